@@ -241,7 +241,7 @@ def isotropic_model(
         site: make(cfg.isotropy, RowTransform, width=encoder.width) for site in cfg.site
     }
     head = task.build_head(encoder.width, n_vectors)
-    return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value, cfg.sync)
+    return IsotropicModel(encoder, pooling, head, transforms, cfg.rows.value)
 
 
 def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[str] | None]:

@@ -68,7 +68,6 @@ class SiteEmbeddings(NamedTuple):
     ids: Tensor  # [N] unique id of each embedding
     labels: Tensor  # [N] label of the example that each comes from
     whole: tuple[Tensor, Tensor] | None = None  # `before`, `labels` of all processes, if gathered
-    keys: Tensor | None = None  # [N] sort keys over all processes, if not gathered yet
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def classes(before, kept, trained_on):
 @pytest.mark.parametrize(
     ("override", "done", "line"),
     [
-        ("data.fraction=1", {}, None),
+        ("data.n_train=null", {}, None),
         (
             "data.label_skew=0.9",
             {
@@ -127,7 +127,7 @@ def test_only_the_second_sentence_is_left(built, form):
 def test_a_stopped_run_goes_on_with_the_same_changes(composed, small, tmp_path, monkeypatch):
     overrides = (
         *(*small, "task=rte", "trainer.max_epochs=2", "checkpoint.every_steps=4", "metric=[]"),
-        *("data.label_skew=0.3", "data.fraction=0.8", "data.label_noise=0.25"),
+        *("data.label_skew=0.3", "data.n_train=66", "data.label_noise=0.25"),
     )
 
     whole = composed(*overrides, f"output_dir={tmp_path / 'whole'}")

@@ -91,8 +91,8 @@ CONFIGURATIONS = {
     "protect_labels, gradual": Configuration(
         "task=snli isotropy=protect_labels isotropy.n_clusters=2 objective=[simcse] "
         "objective.simcse.memory_rows=32 objective.simcse.projection=mlp freezing=gradual "
-        "freezing.unit=step freezing.every=3 data.label_skew=0.4 data.n_train=null "
-        "data.fraction=0.2 data.label_noise=0.1 metric=[scatter_ratio,removed_label_scatter]"
+        "freezing.unit=step freezing.every=3 data.label_skew=0.4 data.n_train=480 "
+        "data.label_noise=0.1 metric=[scatter_ratio,removed_label_scatter]"
     ),
     "random_directions, start, lora": Configuration(
         "task=wic pooling=spans isotropy=random_directions isotropy.stats=start "

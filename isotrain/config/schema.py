@@ -38,7 +38,6 @@ class DataConfig:
     batch_size: int = number(32, ge=1)
     eval_batch_size: int = number(64, ge=1)
     batching: Batching = Batching.length
-    fraction: float = number(1.0, gt=0, le=1)
     n_train: int | None = number(None, ge=1)
     n_dev: int | None = number(None, ge=1)
     n_test: int | None = number(None, ge=1)
@@ -128,7 +127,6 @@ class RunConfig:
     seed: int = number(0, ge=0, lt=2**32)
     site: list[str] = field(default_factory=lambda: ["pooled"])
     rows: TokenRows = TokenRows.all
-    sync: bool = True
     threads: int | None = number(None, ge=1)
     rank_timeout_s: float = number(1800.0, gt=0)
     output_dir: str = "runs"

@@ -77,9 +77,8 @@ class IsotropicModel(nn.Module):
         head: `[B, P, D]` to logits.
         transforms: one isotropy layer per site: pooled, tokens or layer_k (output of block k).
         rows: at token sites, every non-pad token (`all`) or without CLS and SEP (`no_special`).
-        sync: with several processes, training statistics come from the embeddings of all of them,
-            in single-process order; otherwise each process uses its local batch (queues always
-            receive the embeddings of all).
+
+    With several processes, a layer in training gets the embeddings of all, in single-process order.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class IsotropicModel(nn.Module):
         head: nn.Module,
         transforms: Mapping[str, RowTransform],
         rows: TokenRows = "all",
-        sync: bool = True,
     ) -> None:
         super().__init__()
         if rows not in ("all", "no_special"):
@@ -100,7 +98,7 @@ class IsotropicModel(nn.Module):
         # in the order of the forward pass
         order = {"tokens": encoder.n_blocks + 1, "pooled": encoder.n_blocks + 2}
         self.sites = sorted(transforms, key=lambda site: self.blocks_of[site] or order[site])
-        self.rows, self.sync = rows, sync
+        self.rows = rows
         self.recent = StepMemory()
         # In place of the encoder in training, where shorter.
         self.fast: Callable[[Batch, Mapping[int, Edit]], EncoderOutput] | None = None
@@ -148,23 +146,21 @@ class IsotropicModel(nn.Module):
         labels_N = select(batch.labels.repeat(n_sequences)[:, None].expand(x_ATD.shape[:2]))
         layer = self.transforms[site]
         takes_labels = layer.training and layer.reads_labels
-        whole, keys_N = None, None
+        whole = None
         acts = layer.changes_rows or layer.changes_gradient
         if n_processes() > 1 and self.training and acts:
             keys_AT = order_keys(len(batch.labels), n_sequences, n_positions)
-            keys_N = select(keys_AT.to(ids_N.device))
-        if keys_N is not None and self.sync:
-            order = WholeBatch(keys_N)
+            order = WholeBatch(select(keys_AT.to(ids_N.device)))
             all_labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
             before_all_ND = order.gather(before_ND, sums_gradient=not layer.changes_gradient)
-            whole, keys_N = (before_all_ND, all_labels_N), None
+            whole = before_all_ND, all_labels_N
             all_after_ND = layer(*whole) if takes_labels else layer(before_all_ND)
             if layer.changes_gradient:
                 all_after_ND = with_whole_gradient(all_after_ND)
             after_ND: Tensor = all_after_ND[order.local_N]
         else:
             after_ND = layer(before_ND, labels_N) if takes_labels else layer(before_ND)
-        site_embeddings[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole, keys_N)
+        site_embeddings[site] = SiteEmbeddings(before_ND, after_ND, ids_N, labels_N, whole)
         if after_ND is before_ND:
             return x_ATD
         if mask_AT is None:  # its width may differ
@@ -179,10 +175,6 @@ class IsotropicModel(nn.Module):
                 continue
             before_ND, labels_N = embeddings.whole or (embeddings.before, embeddings.labels)
             before_ND = before_ND.detach()
-            if embeddings.keys is not None:  # not gathered yet for statistics in this step
-                order = WholeBatch(embeddings.keys)
-                before_ND = order.gather(before_ND)
-                labels_N = order.gather(labels_N) if layer.reads_labels else labels_N
             tensors = (before_ND, labels_N) if layer.reads_labels else (before_ND,)
             self.recent.keep(site, tensors)
 

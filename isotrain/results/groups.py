@@ -29,8 +29,8 @@ class FinishedRun(NamedTuple):
 def texts(config: Mapping[str, Any]) -> dict[str, str]:
     """Content of a recorded configuration: dotted keys with text values.
 
-    >>> texts({"task": {"form": "bi"}, "site": ["pooled"], "sync": True, "logger": {"a": 1}})
-    {'task.form': 'bi', 'site': '["pooled"]', 'sync': 'true'}
+    >>> texts({"task": {"form": "bi"}, "site": ["pooled"], "frozen": True, "logger": {"a": 1}})
+    {'task.form': 'bi', 'site': '["pooled"]', 'frozen': 'true'}
     """
     content = without_locations(config)
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in content.items()}

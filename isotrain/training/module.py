@@ -323,7 +323,7 @@ class FineTuning(pl.LightningModule):
     def _counters(self, stage: str, kind: str = "counters") -> dict[str, Tensor]:
         """Counters of the layers, on the device: NCCL cannot send from the CPU.
 
-        `gradient_counters` are of the last backward pass, equal in all processes unless sync=false.
+        `gradient_counters` are of the last backward pass, equal in all processes.
         """
         return {
             f"{stage}/{site}/{name}": value.to(self.device)

@@ -133,15 +133,14 @@ def enough_embeddings(parts: Parts) -> Iterator[str]:
     layer = parts.model.transforms["pooled"]
     if layer.stats != "batch" or not layer.has_statistics:
         return
-    n_shards = 1 if parts.cfg.sync else parts.n_processes
     size = parts.cfg.data.batch_size
-    n_rows, n_min, fix = size // n_shards * parts.n_vectors, 2.0, ""
+    n_rows, n_min, fix = size * parts.n_vectors, 2.0, ""
     if isinstance(layer, ClusterPCA):  # floor(rho·(n − 1)) directions of a cluster, at least 1
         n_for_direction = 1 / layer.rho + 1 if layer.n_components > 0 else 0
         n_min = layer.n_clusters * max(MIN_ROWS, n_for_direction)
         fix = "isotropy.n_clusters, "
     if n_rows < n_min - 1e-9:
-        min_size = math.ceil(math.ceil(n_min - 1e-9) / parts.n_vectors) * n_shards
+        min_size = math.ceil(math.ceil(n_min - 1e-9) / parts.n_vectors)
         yield (
             f"the isotropy layer gets {n_rows} embeddings a step (data.batch_size={size}), and its "
             f"statistics need {math.ceil(n_min - 1e-9)}: with fewer, clusters fall back to global "

@@ -80,7 +80,6 @@ def test_the_least_value_is_legal_and_one_below_is_not(key, least):
         (["optimizer=muon", "optimizer.momentum"], ["0"], ["1.0"]),
         (["optimizer=muon", "optimizer.muon_weight_decay"], ["0"], ["-0.1"]),
         (["seed"], ["4294967295"], ["99999999999"]),
-        (["data.fraction"], ["1", "0.5", "1e-6"], ["0", "-0.1", "1.01", "nan"]),
         (["data.label_skew"], ["0", "0.999"], ["-0.1", "1", "1.5", "nan"]),
         (["data.label_noise"], ["0", "1", "0.5"], ["-0.1", "1.01", "nan"]),
         (["freezing=gradual", "freezing.every"], ["1"], ["0"]),

@@ -182,7 +182,7 @@ def test_the_product_with_the_last_key_changing_first():
     ("key", "value", "name"),
     [
         ("objective.istar.weight", -1.0, "weight_minus_1.0"),
-        ("sync", False, "sync_false"),
+        ("training.solved_head", False, "solved_head_false"),
         ("isotropy.queue_rows", None, "queue_rows_null"),
         ("+isotropy.softness", 1, "softness_1"),
         ("encoder.name", "a/b-c", "name_a_b_c"),

@@ -110,10 +110,6 @@ OWN = "needs one embedding of each example"
             r"gets 8 embeddings a step .* need 10: .* use data\.batch_size=10 or more",
         ),
         (("isotropy=published", "data.batch_size=4", "pooling=spans"), "gets 8 embeddings a step"),
-        (
-            ("isotropy=published", "data.batch_size=10", "trainer.devices=2", "sync=false"),
-            r"use data\.batch_size=20 or more",
-        ),
         (("data.batch_size=1", "trainer.devices=2"), r"each of 2 .* and data\.batch_size is 1"),
     ],
 )
@@ -144,7 +140,7 @@ def test_a_run_that_would_mislead_is_rejected_before_it_trains(built, overrides,
         ("trainer.max_epochs=-1", "trainer.max_steps=3"),
         ("isotropy=published", "data.batch_size=2", "isotropy.stats=queue"),
         ("isotropy=published", "data.batch_size=2", "site=[tokens]"),
-        ("isotropy=published", "data.batch_size=10", "trainer.devices=2", "sync=true"),
+        ("isotropy=published", "data.batch_size=10", "trainer.devices=2"),
         (PROTECT, "task=wic", "pooling=mean"),
         (PROTECT, "task=stsb", "pooling=mean"),
     ],
@@ -259,7 +255,7 @@ def test_a_batch_is_rejected_exactly_where_the_arithmetic_says_so(
     own = parts(transforms={"pooled": layer}, n_vectors=n_vectors)
 
     def rejected(size):
-        cfg = SimpleNamespace(sync=True, data=SimpleNamespace(batch_size=size))
+        cfg = SimpleNamespace(data=SimpleNamespace(batch_size=size))
         return list(rules.enough_embeddings(replace(own, cfg=cfg)))
 
     message = rejected(batch)
@@ -271,7 +267,7 @@ def test_a_batch_is_rejected_exactly_where_the_arithmetic_says_so(
 
 
 def test_a_layer_without_clusters_needs_two_embeddings():
-    cfg = SimpleNamespace(sync=True, data=SimpleNamespace(batch_size=1))
+    cfg = SimpleNamespace(data=SimpleNamespace(batch_size=1))
     given = {"transforms": {"pooled": ZCA(4, stats="batch")}, "cfg": cfg}
     assert "use data.batch_size=2 or more" in errors(rules.enough_embeddings, **given)[0]
     assert errors(rules.enough_embeddings, **given, n_vectors=2) == []

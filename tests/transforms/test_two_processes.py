@@ -13,7 +13,6 @@ from torch import nn
 from isotrain.model.heads import LinearHead
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.model.pooling import MeanPooling
-from isotrain.transforms.protected_cluster_pca import ProtectedClusterPCA
 from isotrain.types import Batch, EncoderOutput
 from tests.parts import names
 from tests.processes import on_ranks
@@ -134,47 +133,3 @@ def test_two_processes_are_one(runs, key):
         else:
             for rank in (0, 1):
                 torch.testing.assert_close(two[rank], expected[rank::2], **CLOSE)
-
-
-def without_sync(rank):
-    """Collectives of a training forward and of `remember`; the queue with and without `sync`."""
-    n_calls = 0
-
-    def counted(collective):
-        def call(*arguments, **options):
-            nonlocal n_calls
-            n_calls += 1
-            return collective(*arguments, **options)
-
-        return call
-
-    for name in ("all_reduce", "all_gather"):
-        setattr(torch.distributed, name, counted(getattr(torch.distributed, name)))
-    counts, queues = {}, []
-    for sync in (True, False):
-        torch.manual_seed(0)
-        head = LinearHead(WIDTH, n_vectors=1, n_outputs=3, dropout=0.0)
-        layer = ProtectedClusterPCA(WIDTH, 2, 1, 0, protect_labels=True, queue_rows=64)
-        model = IsotropicModel(Bag(), MeanPooling(), head, {"pooled": layer}, sync=sync).train()
-        forward, remember = [], []
-        for number in range(2):
-            n_calls = 0
-            output = model(dealt(whole_batch(number, SIZES[0]), rank))
-            forward.append(n_calls)
-            model.remember(output)
-            remember.append(n_calls - forward[-1])
-            model.observe()
-        counts[sync] = forward, remember
-        queues.append({**layer.queue.state_dict()})
-    return counts, queues
-
-
-@pytest.mark.slow
-def test_without_sync_a_forward_exchanges_nothing_and_the_queue_gets_the_same(tmp_path):
-    for counts, (synced, alone) in on_ranks(without_sync, 2, tmp_path):
-        (synced_forward, synced_remember), (forward, remember) = counts[True], counts[False]
-        assert forward == synced_remember == [0, 0]
-        assert min(remember + synced_forward) > 0
-        assert torch.equal(alone["rows_MD"], synced["rows_MD"])
-        assert torch.equal(alone["labels_M"], synced["labels_M"])
-        assert synced["labels_M"].dtype == torch.int64

@@ -27,8 +27,7 @@ class Changes:
     """The changes of the section `data` of a configuration; by default none.
 
     Args:
-        fraction: share of the training examples that is kept, in (0, 1].
-        n_train: number of training examples that are kept, in place of `fraction`; None = all.
+        n_train: number of training examples that are kept; None = all.
         label_skew: of class c of C the share 1 − label_skew·c/(C − 1) is kept; in [0, 1).
         holdout: share of the remaining examples that becomes a split `holdout`, with clean labels;
             in [0, 1), and at least one example where it is above 0.
@@ -36,7 +35,6 @@ class Changes:
         hypothesis_only: sentence 1 is empty in every split.
     """
 
-    fraction: float = 1.0
     n_train: int | None = None
     label_skew: float = 0.0
     holdout: float = 0.0
@@ -172,12 +170,14 @@ def apply_changes(
             raise ValueError(f"data.label_skew is of classes, and task={task.name} has none")
         kept_rows = skewed(kept_rows, changes.label_skew, seed, target, len(classes))
     class_key = target if classes and all(target in row for row in source_rows.values()) else None
-    n, n_kept, key = changes.n_train, len(kept_rows), f"data.n_train={changes.n_train}"
-    if n is None:
-        n, key = round(changes.fraction * n_kept), f"data.fraction={changes.fraction}"
-    if not 0 < n <= n_kept:
-        raise ValueError(f"{key} keeps {n:,} of {n_kept:,} training examples; keep 1 to {n_kept:,}")
-    kept_rows = fewer(kept_rows, n, seed, class_key)
+    n_kept = len(kept_rows)
+    if changes.n_train is not None:
+        if changes.n_train > n_kept:
+            raise ValueError(
+                f"data.n_train={changes.n_train:,} is more than the {n_kept:,} training examples; "
+                f"give at most {n_kept:,}"
+            )
+        kept_rows = fewer(kept_rows, changes.n_train, seed, class_key)
     holdout_rows: Numbered = {}
     if changes.holdout > 0:
         kept_rows, holdout_rows = parted(kept_rows, changes.holdout, seed)
