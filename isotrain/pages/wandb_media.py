@@ -5,16 +5,14 @@ M points of a map, S eigenvalues.
 
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import wandb
 from PIL import Image
 
-from isotrain.arguments import checked
 from isotrain.pages.charts import Spec, picture
 from isotrain.pages.maps import map_steps
 from isotrain.pages.run_charts import heat_map, isotropy_of
@@ -57,26 +55,13 @@ def media(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def summary(folder: Path) -> dict[str, float]:
-    """`final/<key>` and `area/<key>` of the score and of the charted headline isotropy.
-
-    `final` is of the selected weights. The score, which has a direction, also has `best/<key>` and
-    `best_step/<key>`, step 0 excluded. See `curve_summary`.
-    """
+    """`final/<key>` of the score and of the charted headline isotropy, of the selected weights."""
     rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
     isotropy_keys = [key for key in few(keys, result["headline"]) if parse_key(key)]
-    values: dict[str, float] = {}
-    scores = result.get("scores", {})
-    for key in [result["monitor"], *sorted(isotropy_keys)]:
-        curve = series(rows, key)
-        numbers = curve_summary(curve)
-        numbers |= {"final": scores[key]} if key in scores else {}
-        if key == result["monitor"]:  # step 0 counts only if there is no other
-            points = [point for point in curve if point[0] > 0] or curve
-            best = curve_summary(points, result["mode"])
-            numbers |= {name: best[name] for name in ("best", "best_step") if name in best}
-        values |= {f"{name}/{key}": value for name, value in numbers.items()}
-    return values
+    end = end_of(result, rows).step
+    values = {key: dict(series(rows, key)) for key in (result["monitor"], *isotropy_keys)}
+    return {f"final/{key}": by_step[end] for key, by_step in values.items() if end in by_step}
 
 
 def _views(rows: Rows, metric: str) -> list[str]:
@@ -151,41 +136,3 @@ def _tables(lines: Sequence[Measured]) -> Iterator[tuple[str, Any]]:
 
 def _image(spec: Spec) -> Any:
     return wandb.Image(Image.open(io.BytesIO(picture(spec))))
-
-
-@checked
-def curve_summary(
-    points: Iterable[tuple[float, float]], mode: Literal["max", "min", None] = None
-) -> dict[str, float]:
-    """`final`, `area` and, with a mode, `best` and `best_step` of a series of (step, value).
-
-    - `final`: the value at the highest step, NaN where that is not finite
-    - `area`: ∫ value d step over the range of steps, by trapezoids, divided by that range: the mean
-      height of the curve, in the unit of the values; of a single point its value
-    - `best`: the highest (max) or lowest (min) value, first reached at `best_step`
-
-    `area` and `best` skip non-finite values and connect their neighbours. Points come in any order;
-    of several at one step the last counts. Empty without points.
-
-    Raises:
-        ValueError: unknown mode.
-
-    >>> curve_summary([(0, 1.0), (10, 3.0), (40, 3.0)], mode="max")
-    {'final': 3.0, 'area': 2.75, 'best': 3.0, 'best_step': 10}
-    """
-    values = sorted(dict(points).items())
-    if not values:
-        return {}
-    last = values[-1][1]
-    numbers = {"final": last if math.isfinite(last) else math.nan}
-    finite = [(step, value) for step, value in values if math.isfinite(value)]
-    if not finite:
-        return numbers
-    width = finite[-1][0] - finite[0][0]
-    areas = [(b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(finite)]
-    numbers["area"] = math.fsum(areas) / width if width else finite[0][1]
-    if mode is not None:
-        sign = 1 if mode == "max" else -1
-        step, value = max(finite, key=lambda point: (sign * point[1], -point[0]))
-        numbers |= {"best": value, "best_step": step}
-    return numbers
