@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
-from torch.nn.utils.rnn import pad_sequence
 
 from isotrain.analysis.data_sets import PAIR
 from isotrain.analysis.types import Subject
+from isotrain.encoders.trial import padded_batch
 from isotrain.geometry.groups import hashed_order
 from isotrain.tasks.data.sources import Source
 from isotrain.tasks.wic import WiC
-from isotrain.types import Batch, Row
+from isotrain.types import Row
 
 CHUNK = 1024  # sentences tokenised at a time
 
@@ -141,25 +141,10 @@ def hidden_states(
     """L + 1 hidden states `[A, T, D]` of padded sentences, the last one after any final norm."""
     encoder = subject.encoder
     device = next(iter(encoder.parameters()), torch.zeros(0)).device
-    batch = padded(ids, encoder.tokenizer.pad_token_id or 0, segments).to(device)
+    batch = padded_batch(ids, encoder.tokenizer.pad_token_id or 0, segments).to(device)
     with torch.inference_mode():
         output = encoder(batch, {})
     return (*output.hidden_states[:-1], output.last)
-
-
-def padded(
-    ids: Sequence[Sequence[int]], pad: int, segments: Sequence[Sequence[int]] | None = None
-) -> Batch:
-    """A batch of sentences without labels; segments are 0 if None."""
-    mask_AT = _pad([[1] * len(token_ids) for token_ids in ids])
-    segment_AT = torch.zeros_like(mask_AT) if segments is None else _pad(segments)
-    zero_A = torch.zeros(len(ids), dtype=torch.long)
-    return Batch(_pad(ids, pad), mask_AT, segment_AT, torch.zeros_like(mask_AT), zero_A, zero_A)
-
-
-def _pad(values: Sequence[Sequence[int]], pad: int = 0) -> Tensor:
-    """Values of sentences `[A, T]`, padded on the right with `pad`."""
-    return pad_sequence([torch.tensor(row) for row in values], True, pad)
 
 
 def span_means(

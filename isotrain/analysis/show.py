@@ -72,6 +72,18 @@ class Frames:
         return list(dict.fromkeys(record["weights"] for record in self.records))
 
 
+def best_on_dev(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """For each value of `keys` the row with the best `dev`, the first of equal ones.
+
+    >>> frame = pd.DataFrame({"task": ["a", "a", "b"], "layer": [0, 1, 0], "dev": [0.1, 0.2, 0.3]})
+    >>> best_on_dev(frame, ["task"])["layer"].tolist()
+    [1, 0]
+    """
+    frame = frame.assign(dev=frame["dev"].astype(float))
+    best = frame.sort_values("dev", ascending=False, kind="stable")
+    return best.drop_duplicates(keys).sort_index()
+
+
 def without_nan(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of objects whose missing values are None."""
     frame = frame.astype(object)

@@ -18,7 +18,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -513,8 +512,7 @@ class FrozenPrefix:
 
     def _computed(self, members: np.ndarray) -> np.ndarray:
         ids, types = zip(*(self.sequences[member] for member in members), strict=True)
-        batch = padded_batch(ids, self.encoder.tokenizer.pad_token_id)
-        batch = replace(batch, token_type_ids=padded_batch(types, 0).input_ids)
+        batch = padded_batch(ids, self.encoder.tokenizer.pad_token_id, types)
         batch = batch.to(next(self.encoder.parameters()).device)
         states_ATD = states_after(self.encoder, self.depth, batch)
         states_ND = states_ATD[batch.attention_mask.bool()]

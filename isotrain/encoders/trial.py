@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from isotrain.types import Batch
 
@@ -41,13 +42,18 @@ def blocks_of(model: nn.Module) -> nn.ModuleList:
     return max(outer_stacks, key=len)
 
 
-def padded_batch(sequences: Sequence[Sequence[int]], pad: int) -> Batch:
-    """Token ids as a batch, filled up at the end, one sequence an example."""
-    longest = max(map(len, sequences))
-    ids_AT = torch.tensor([[*ids, *[pad] * (longest - len(ids))] for ids in sequences])
-    mask_AT = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in sequences])
+def padded_batch(
+    sequences: Sequence[Sequence[int]], pad: int, types: Sequence[Sequence[int]] | None = None
+) -> Batch:
+    """Token ids as a batch, filled up at the end, one sequence an example; types are 0 if None."""
+
+    def filled(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+        return pad_sequence([torch.tensor(row) for row in rows], True, value)
+
+    mask_AT = filled([[1] * len(ids) for ids in sequences], 0)
+    type_AT = torch.zeros_like(mask_AT) if types is None else filled(types, 0)
     index_A = torch.arange(len(sequences))
-    return Batch(ids_AT, mask_AT, torch.zeros_like(ids_AT), 1 - mask_AT, index_A, index_A)
+    return Batch(filled(sequences, pad), mask_AT, type_AT, 1 - mask_AT, index_A, index_A)
 
 
 def shortened(ids: Sequence[int], pad: int) -> Batch:

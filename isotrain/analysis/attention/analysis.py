@@ -15,9 +15,10 @@ from torch import Tensor
 
 from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import TEXTS, Corpus, read_corpus
-from isotrain.analysis.encode import padded, subsample, tokenise
+from isotrain.analysis.encode import subsample, tokenise
 from isotrain.analysis.show import Frames, TableSpec
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
+from isotrain.encoders.trial import padded_batch
 from isotrain.tasks.data.sources import Source
 
 TARGETS = {  # targets of a token's attention, by offset or kind
@@ -70,7 +71,7 @@ def attentions(subject: Subject, ids: Sequence[Sequence[int]], segments: Any) ->
     if encoder.model is None:
         raise ValueError(f"analysis=attention needs a transformer, got {encoder.source_id}")
     device = next(encoder.parameters()).device
-    batch = padded(ids, encoder.tokenizer.pad_token_id or 0, segments).to(device)
+    batch = padded_batch(ids, encoder.tokenizer.pad_token_id or 0, segments).to(device)
     implementation = encoder.model.config._attn_implementation
     encoder.model.set_attn_implementation("eager")  # other implementations return no attention
     try:

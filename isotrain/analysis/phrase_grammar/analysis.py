@@ -18,7 +18,7 @@ from isotrain.analysis.annotated import TREEBANK, Parse, find_words, parses, thr
 from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, pair_cosines, treatments
-from isotrain.analysis.show import Frames, TableSpec
+from isotrain.analysis.show import Frames, TableSpec, best_on_dev
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.tasks.data.sources import Source
 
@@ -128,11 +128,7 @@ def scores(trees: Sequence[Sequence[set[Span]]], gold: Sequence[Gold], half_S: A
 
 def _best_layers(frames: Frames) -> pd.DataFrame:
     """For each treatment the layer and distance with the best F1 on dev; then the baselines."""
-    frame = frames.of("grammar")
-    frame = frame.assign(dev=frame["dev"].astype(float)).sort_values(
-        "dev", ascending=False, kind="stable"
-    )
-    best = frame.drop_duplicates(["weights", "treatment"]).sort_index()
+    best = best_on_dev(frames.of("grammar"), ["weights", "treatment"])
     return pd.concat([best, frames.of("baseline")])
 
 

@@ -25,7 +25,7 @@ from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.data_sets import AVAILABLE, Available, Texts, present
 from isotrain.analysis.encode import encode_rows, tokenise, whole_sentences
 from isotrain.analysis.probe import best_penalty, not_installed, spearman
-from isotrain.analysis.show import Frames, TableSpec, left_out, principal_map
+from isotrain.analysis.show import TableSpec, best_on_dev, left_out, principal_map
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.geometry.groups import hashed_order
 from isotrain.results.statistics import wilson
@@ -137,14 +137,6 @@ def tag_directions(x_ND: np.ndarray, tag_N: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def _best_layers(frames: Frames) -> Any:
-    """For each task the layer with the best score on dev."""
-    scores = frames.of("probe")
-    scores = scores.assign(dev=scores["dev"].astype(float))
-    best = scores.sort_values("dev", ascending=False, kind="stable")
-    return best.drop_duplicates(["weights", "task"]).sort_index()
-
-
 @analysis
 class StructureProbe(Analysis):
     """What do linear probes read of words and sentences at each layer?
@@ -162,7 +154,7 @@ class StructureProbe(Analysis):
         TableSpec(
             "tasks",
             "Structure read by a linear probe",
-            of=_best_layers,
+            of=lambda frames: best_on_dev(frames.of("probe"), ["weights", "task"]),
             index={"task": "task"},
             values={
                 **{"measure": "measure", "layer": "layer", "dev": "dev", "test": "test"},

@@ -17,7 +17,7 @@ from isotrain.analysis.charts import LinePlot
 from isotrain.analysis.encode import encode_rows, subsample
 from isotrain.analysis.outliers import find_tails, treatments
 from isotrain.analysis.probe import best_penalty, not_installed
-from isotrain.analysis.show import Frames, TableSpec, left_out
+from isotrain.analysis.show import Frames, TableSpec, best_on_dev, left_out
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.results.statistics import wilson
 from isotrain.tasks.data.sources import Source, load_split
@@ -71,9 +71,7 @@ def _best_layers(frames: Frames) -> pd.DataFrame:
     """For each word, method and treatment the layer with the best accuracy on dev."""
     if (scores := frames.of("senses")).empty:
         return scores
-    scores = scores.assign(dev=scores["dev"].astype(float))
-    best = scores.sort_values("dev", ascending=False, kind="stable")
-    best = best.drop_duplicates(["weights", "lemma", "method", "treatment"]).sort_index()
+    best = best_on_dev(scores, ["weights", "lemma", "method", "treatment"])
     is_baseline = best["method"] == MAJORITY
     best = best[~is_baseline | (best["treatment"] == "none")]
     return best.assign(

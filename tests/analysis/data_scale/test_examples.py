@@ -15,9 +15,10 @@ from isotrain.analysis.data_scale.measures import (
     tagged_examples,
     unseen_shares,
 )
-from isotrain.analysis.encode import padded, tokenise
+from isotrain.analysis.encode import tokenise
 from isotrain.encoders.random_vectors import random_vectors
 from isotrain.encoders.static import SPECIALS, TableEncoder, word_tokenizer
+from isotrain.encoders.trial import padded_batch
 from tests.analysis.runs import Rows
 
 
@@ -114,7 +115,7 @@ def test_a_vector_is_the_mean_of_the_tokens_of_its_characters(tagged, encoder, s
     own = encoded(subject, found)
     for row, (text, start, stop) in enumerate(found.span_V):
         batch = tokenise(encoder.tokenizer, [found.texts[text]], 64)
-        states = encoder(padded([batch.ids[0]], 0), {}).last[0]
+        states = encoder(padded_batch([batch.ids[0]], 0), {}).last[0]
         of_word = [
             state
             for state, (a, b), special in zip(states, batch.offsets[0], batch.special[0])  # noqa: B905
