@@ -85,7 +85,6 @@ from isotrain.transforms.cluster_mean import ClusterMean as ClusterMean
 from isotrain.transforms.cluster_pca import ClusterPCA as ClusterPCA
 from isotrain.transforms.cut_tails import CutTails as CutTails
 from isotrain.transforms.fitted import FittedTransform as FittedTransform
-from isotrain.transforms.full_gradient_pca import FullGradientPCA as FullGradientPCA
 from isotrain.transforms.gmm_pca import GmmPCA as GmmPCA
 from isotrain.transforms.group_whitening import GroupWhitening as GroupWhitening
 from isotrain.transforms.identity import Identity as Identity

@@ -32,7 +32,7 @@ def test_an_objective_that_says_no_more_than_its_loss_has_every_default():
 
     mean = Mean(0.5)
     assert (mean.weight, mean.reads, mean.n_views, mean.needs) == (0.5, ("pooled",), 1, "rows")
-    assert (mean.memory, mean.positives, mean.counters, mean.remembers) == (None, None, {}, False)
+    assert (mean.positives, mean.counters, mean.remembers) == (None, {}, False)
     assert (mean.asks_for_pass(0), mean.state_dict()) == (False, {})
     assert (Tokens(1.0).reads, Tokens(1.0, ["layer_1/cls"]).reads) == (
         ("all/tokens",),

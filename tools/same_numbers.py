@@ -63,15 +63,11 @@ CONFIGURATIONS = {
     ),
     "cluster_pca, refit": Configuration(
         "task=rte isotropy=cluster_pca isotropy.n_clusters=3 isotropy.eval_stats=refit "
-        "objective=[supcon] objective.supcon.memory_rows=32 objective.supcon.n_views=2 "
+        "objective=[supcon] objective.supcon.n_views=2 "
         "data.hypothesis_only=true"
     ),
     "shrink_clip, tokens": Configuration(
         "task=rte isotropy=shrink_clip site=[tokens] isotropy.n_clusters=3 schedule=constant"
-    ),
-    "full gradient": Configuration(
-        "task=rte isotropy=cluster_pca isotropy.n_clusters=2 isotropy.n_components=1 "
-        "isotropy._target_=isotrain.transforms.full_gradient_pca.FullGradientPCA"
     ),
     "cluster_mean, tokens": Configuration(
         "task=wic isotropy=cluster_mean isotropy.n_clusters=3 site=[tokens]"
@@ -90,7 +86,7 @@ CONFIGURATIONS = {
     ),
     "protect_labels, gradual": Configuration(
         "task=snli isotropy=protect_labels isotropy.n_clusters=2 objective=[simcse] "
-        "objective.simcse.memory_rows=32 objective.simcse.projection=mlp freezing=gradual "
+        "objective.simcse.projection=mlp freezing=gradual "
         "freezing.unit=step freezing.every=3 data.label_skew=0.4 data.n_train=480 "
         "data.label_noise=0.1 metric=[scatter_ratio,removed_label_scatter]"
     ),
@@ -136,7 +132,7 @@ CONFIGURATIONS = {
     "iso_bn, pairs": Configuration(
         "task=nli_pairs task.hard_negatives=true isotropy=iso_bn objective=[dcl,sigreg] "
         "objective.dcl.positives=pair objective.dcl.hard_negative_weight=0.5 "
-        "objective.dcl.memory_rows=32 freezing=bitfit optimizer.lr=1e-2"
+        "freezing=bitfit optimizer.lr=1e-2"
     ),
     "cut_tails, holdout": Configuration(
         "task=wic isotropy=cut_tails isotropy.threshold=2 isotropy.variance_factor=2 "

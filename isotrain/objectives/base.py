@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from isotrain.config.read_points import ReadPoint, read_point
 from isotrain.geometry.rng import slices_of_step
 from isotrain.geometry.rows import check_shape, has_scatter
-from isotrain.transforms.queue import RowQueue
 
 
 class Objective(nn.Module, ABC):
@@ -37,7 +36,6 @@ class Objective(nn.Module, ABC):
     reads_start: bool = False  # `forward` gets the embeddings of the frozen start as its last view
     positives: Positives | None = None  # the pairs that it compares, if it does
     weight: float
-    memory: RowQueue | None  # embeddings of past steps; less than an epoch
     counters: dict[str, Tensor]  # of the last call, for the log
 
     def __init__(self, weight: float, reads: Sequence[str] | None = None) -> None:
@@ -45,7 +43,6 @@ class Objective(nn.Module, ABC):
         self.weight = weight
         if reads is not None:
             self.reads = reads
-        self.memory = None  # not of the class, which would hide a module of that name
         self.counters = {}
 
     @abstractmethod
@@ -71,10 +68,6 @@ class Objective(nn.Module, ABC):
 
     def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
         """Remember a step; called once per optimizer step, with detached embeddings and labels."""
-
-    def n_remembered(self, n_vectors: int) -> int:
-        """The number of vectors per example that the memory stores."""
-        return n_vectors
 
     def asks_for_pass(self, epoch: int) -> bool:
         """Whether to call `prepare` at the start of this epoch."""

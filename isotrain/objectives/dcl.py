@@ -1,6 +1,6 @@
 """Decoupled contrastive learning: SimCSE without the positive in the denominator.
 
-N anchors, D dimensions, H hard negatives of an anchor, M embeddings of past steps.
+N anchors, D dimensions, H hard negatives of an anchor.
 """
 
 from torch import Tensor
@@ -12,7 +12,6 @@ def dcl(
     anchors_ND: Tensor,
     positives_ND: Tensor,
     negatives_NHD: Tensor | None = None,
-    memory_MD: Tensor | None = None,
     *,
     temperature: float = 0.05,
     hard_negative_weight: float = 0.0,
@@ -23,7 +22,7 @@ def dcl(
     Arguments and symbols as in `simcse`, which is always larger: the positive p_i is left
     out of the sum, so its pull does not fade. May be negative; ln of the number of negatives where
     all embeddings are equal and α = 0; 0 for one anchor without negatives. Anchors and positives
-    are `[N, D]`, hard negatives `[N, H, D]`, the memory `[M, D]`.
+    are `[N, D]`, hard negatives `[N, H, D]`.
 
     Yeh et al. 2022.
 
@@ -36,7 +35,6 @@ def dcl(
         anchors_ND,
         positives_ND,
         negatives_NHD,
-        memory_MD,
         temperature=temperature,
         hard_negative_weight=hard_negative_weight,
         symmetric=symmetric,

@@ -1,6 +1,6 @@
 """Supervised contrastive loss: pulls embeddings of the same class together.
 
-N embeddings, D dimensions, B examples, M embeddings of past steps.
+N embeddings, D dimensions, B examples.
 """
 
 from collections.abc import Sequence
@@ -13,29 +13,19 @@ from torch import Tensor
 from isotrain.arguments import checked
 from isotrain.geometry.cosine import unit_rows
 from isotrain.geometry.rows import check_shape
-from isotrain.objectives.projection import MemoryRows, Projected, Projection
+from isotrain.objectives.projection import Projected, Projection
 
 
-def supcon(
-    x_ND: Tensor,
-    labels_N: Tensor,
-    memory_MD: Tensor | None = None,
-    memory_labels_M: Tensor | None = None,
-    *,
-    temperature: float = 0.1,
-) -> Tensor:
+def supcon(x_ND: Tensor, labels_N: Tensor, *, temperature: float = 0.1) -> Tensor:
     """Mean over anchors i of −(1/|P_i|) Σ_{p ∈ P_i} ln[e^{s_ip/τ} / Σ_{a ≠ i} e^{s_ia/τ}], in nats.
 
-    s is the cosine; P_i are the other embeddings of the class of i, and a runs over all others. The
-    memory adds to both and has no anchors. Anchors without a positive are left out: 0, with zero
-    gradient, where all are. In [0, ∞); ln(N + M − 1) where all embeddings are equal. A zero vector
-    has cosine 0 with all.
+    s is the cosine; P_i are the other embeddings of the class of i, and a runs over all others.
+    Anchors without a positive are left out: 0, with zero gradient, where all are. In [0, ∞);
+    ln(N − 1) where all embeddings are equal. A zero vector has cosine 0 with all.
 
     Args:
         x_ND: embeddings `[N, D]` of any length.
         labels_N: class of each, `[N]`.
-        memory_MD: further embeddings `[M, D]`, and
-        memory_labels_M: their classes, `[M]`.
         temperature: τ > 0.
 
     Khosla et al. 2020 (the sum outside of the logarithm).
@@ -50,34 +40,30 @@ def supcon(
             f"labels are one for each embedding, [{len(x_ND)}], got {tuple(labels_N.shape)}"
         )
     unit_ND = unit_rows(x_ND)
-    candidates = unit_ND if memory_MD is None else torch.cat([unit_ND, unit_rows(memory_MD)])
-    is_positive = positives_of(labels_N, memory_labels_M)
+    is_positive = positives_of(labels_N)
     is_anchor = is_positive.any(dim=1)
     if not bool(is_anchor.any()):
         return unit_ND.sum() * 0.0
     is_self = torch.eye(*is_positive.shape, dtype=torch.bool, device=is_positive.device)[is_anchor]
     is_positive = is_positive[is_anchor]
-    logits = unit_ND[is_anchor] @ candidates.T / temperature
+    logits = unit_ND[is_anchor] @ unit_ND.T / temperature
     log_sum = logits.masked_fill(is_self, -torch.inf).logsumexp(dim=1, keepdim=True)
     losses = ((log_sum - logits) * is_positive).sum(dim=1) / is_positive.sum(dim=1)
     return losses.mean()
 
 
-def positives_of(labels_N: Tensor, memory_labels_M: Tensor | None = None) -> Tensor:
-    """Mask of the positives of each embedding in the batch, then the memory: `[N, N + M]`.
+def positives_of(labels_N: Tensor) -> Tensor:
+    """Mask of the positives of each embedding in the batch, `[N, N]`.
 
-    >>> positives_of(torch.tensor([0, 0, 1]), torch.tensor([1])).int().tolist()
-    [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    >>> positives_of(torch.tensor([0, 0, 1])).int().tolist()
+    [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
     """
-    all_labels = labels_N if memory_labels_M is None else torch.cat([labels_N, memory_labels_M])
-    same = labels_N[:, None] == all_labels[None, :]
+    same = labels_N[:, None] == labels_N[None, :]
     return same & ~torch.eye(*same.shape, dtype=torch.bool, device=same.device)
 
 
 class SupCon(Projected):
     """`supcon` of the vectors `[B, P, D]` at one read point; labels are the classes.
-
-    The memory holds embeddings of past steps with their classes, as in `SimCSE`.
 
     Logged: `anchors_skipped`, embeddings without a positive.
 
@@ -102,32 +88,13 @@ class SupCon(Projected):
         n_views: Literal[1, 2] = 1,
         temperature: Annotated[float, Field(gt=0)] = 0.1,
         projection: Projection = "none",
-        memory_rows: MemoryRows = 0,
     ) -> None:
-        super().__init__(weight, width, reads, projection, memory_rows, has_labels=True)
+        super().__init__(weight, width, reads, projection)
         self.n_views, self.temperature = n_views, temperature
 
     def forward(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> Tensor:
         """The unweighted loss."""
-        x_ND, labels_N = self._labelled(views, labels)
-        memory_MD = self.past(x_ND)
-        memory_labels_M = self.memory.labels() if self.memory else None
-        has_positive_N = positives_of(labels_N, memory_labels_M).any(dim=1)
-        self.counters = {"anchors_skipped": (~has_positive_N).sum().float()}
-        return supcon(x_ND, labels_N, memory_MD, memory_labels_M, temperature=self.temperature)
-
-    @torch.no_grad()
-    def observe(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> None:
-        """Remember the embeddings of a step and their classes."""
-        if self.memory is not None:
-            x_ND, labels_N = self._labelled(views, labels)
-            self.memory.push(unit_rows(x_ND), labels_N=labels_N)
-
-    def n_remembered(self, n_vectors: int) -> int:
-        """Each vector of an example, in every view."""
-        return self.n_views * n_vectors
-
-    def _labelled(self, views: Sequence[Sequence[Tensor]], labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Projected embeddings of all views, and the class of each."""
         x_ND = torch.cat([self.project(view[0]) for view in views])
-        return x_ND, labels.repeat(len(views))
+        labels_N = labels.repeat(len(views))
+        self.counters = {"anchors_skipped": (~positives_of(labels_N).any(dim=1)).sum().float()}
+        return supcon(x_ND, labels_N, temperature=self.temperature)

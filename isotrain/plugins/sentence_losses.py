@@ -27,7 +27,7 @@ class SentenceLoss(nn.Module):
     objective of two views gets two forward passes, which differ by dropout. Several objectives
     share the passes, and each is logged by its name. Their `counters` are not logged: the Trainer
     sums all values that a loss returns. With several processes they read the embeddings of all, and
-    the Trainer's averaged gradient equals that of one process. A memory adds a batch when the next
+    the Trainer's averaged gradient equals that of one process. A queue adds a batch when the next
     one arrives.
 
     Args:

@@ -317,26 +317,6 @@ def labels_of_its_kind(parts: Parts, name: str, objective: Objective) -> Iterato
         yield f"{key} reads labels, and task={task.name} has none; leave it out"
 
 
-def short_memory(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
-    """A memory is shorter than an epoch, else an embedding is compared with itself."""
-    if objective.memory is None:
-        return
-    view = objective.read_points[0].view
-    n_each = parts.n_vectors if view is None else parts.task.n_sequences
-    interval = objective.positives.labels if objective.positives else None
-    low, high = interval or (-math.inf, math.inf)
-    n_rows = sum(
-        objective.n_remembered(sum(map(len, example.input_ids)) if view == "tokens" else n_each)
-        for example in parts.data.examples["train"]
-        if low <= example.label <= high
-    )
-    if (n_held := len(objective.memory.rows_MD)) >= n_rows:
-        yield (
-            f"objective.{name}: its memory of {n_held} must be shorter than the {n_rows} "
-            "embeddings of an epoch: one would be compared with itself; lower memory_rows"
-        )
-
-
 # What trains
 
 
@@ -423,6 +403,6 @@ RULES: tuple[Callable[[Parts], Iterator[str]], ...] = (
     *(peft_without_freezing, every_stage_trains, trained_new_blocks),
 )
 OF_OBJECTIVES: tuple[Callable[[Parts, str, Objective], Iterator[str]], ...] = (
-    *(read_points, start_without_layers, two_views, labels_of_its_kind, short_memory),
+    *(read_points, start_without_layers, two_views, labels_of_its_kind),
     trains_below,
 )

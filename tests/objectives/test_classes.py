@@ -184,8 +184,6 @@ ERRORS = [
     (CoSENT, {"more_similar": "up"}, "more_similar must be higher or lower, got 'up'"),
     (CoSENT, {"scale": 0}, "scale must be above 0, got 0"),
     (NARROW[SupCon], {"n_views": 3}, "n_views must be 1 or 2, got 3"),
-    (NARROW[SupCon], {"memory_rows": -1}, "memory_rows must be at least 0, got -1"),
-    (NARROW[SimCSE], {"memory_rows": 1}, "capacity must be at least 2, got 1"),
     (NARROW[SimCSE], {"positives": "triplet"}, "positives must be dropout or pair, got 'triplet'"),
     *((NARROW[k], {"temperature": 0.0}, "temperature must be above 0") for k in (SimCSE, SupCon)),
     *(

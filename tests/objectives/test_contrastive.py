@@ -1,4 +1,4 @@
-"""SimCSE, DCL and SupCon against slow loops: hard negatives, memory, projection, no negative."""
+"""SimCSE, DCL and SupCon against slow loops: hard negatives, projection, no negative."""
 
 import inspect
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import cosine_similarity, normalize
+from torch.nn.functional import cosine_similarity
 
 from isotrain.objectives.dcl import DCL, dcl
 from isotrain.objectives.projection import Projected, build_projection
@@ -24,11 +24,11 @@ def cosine(x, y):
     return cosine_similarity(x, y, dim=0)
 
 
-def loop(anchors, positives, negatives, memory, tau, alpha=0.0, decoupled=False):
+def loop(anchors, positives, negatives, tau, alpha=0.0, decoupled=False):
     """One direction of InfoNCE, term by term."""
     losses = []
     for i, a in enumerate(anchors):
-        logits = [cosine(a, m) / tau for m in memory]
+        logits = []
         for j, p in enumerate(positives):
             logits += [cosine(a, p) / tau] * (not (decoupled and i == j))
             logits += [cosine(a, n) / tau + alpha * (i == j) for n in negatives[j]]
@@ -37,28 +37,26 @@ def loop(anchors, positives, negatives, memory, tau, alpha=0.0, decoupled=False)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize(("h", "m"), [(0, 0), (2, 0), (0, 5), (1, 3)])
+@pytest.mark.parametrize("h", [0, 1, 2])
 @pytest.mark.parametrize(("n", "alpha"), [(2, 0.0), (5, 0.6), (4, -0.7)])
 @BOTH_KINDS
-def test_value_and_gradient_are_those_of_the_loop(kind, loss, n, alpha, h, m, symmetric):
+def test_value_and_gradient_are_those_of_the_loop(kind, loss, n, alpha, h, symmetric):
     leaves = [normal(n, 4), normal(n, 4, seed=1), normal(n, h, 4, seed=2)]
     x, y, negatives = (leaf.requires_grad_() for leaf in leaves)
-    memory, decoupled = normal(m, 4, seed=3), kind is DCL
-    expected = loop(x, y, negatives, memory, 0.2, alpha, decoupled)
+    decoupled = kind is DCL
+    expected = loop(x, y, negatives, 0.2, alpha, decoupled)
     if symmetric:
-        back = loop(y, x, [[]] * n, memory, 0.2, decoupled=decoupled)
+        back = loop(y, x, [[]] * n, 0.2, decoupled=decoupled)
         expected = (expected + back) / 2
     options = {"temperature": 0.2, "hard_negative_weight": alpha, "symmetric": symmetric}
-    found = loss(x, y, negatives, memory, **options)
+    found = loss(x, y, negatives, **options)
     assert found.item() == pytest.approx(expected.item(), abs=1e-10)
     mine, theirs = (
         torch.autograd.grad(value, leaves[: 2 + (h > 0)]) for value in (found, expected)
     )
     torch.testing.assert_close(mine, theirs, **CLOSE)
     if alpha == 0.0:  # hard negatives weigh as others by default
-        assert torch.equal(
-            loss(x, y, negatives, memory, temperature=0.2, symmetric=symmetric), found
-        )
+        assert torch.equal(loss(x, y, negatives, temperature=0.2, symmetric=symmetric), found)
 
 
 def test_dcl_names_the_options_of_simcse():
@@ -79,29 +77,29 @@ def test_dcl_is_simcse_without_the_share_of_the_positive(tau):
     """ln(e^own + rest) = ln(rest) + ln(1 + e^own/rest), anchor by anchor."""
     x, y = normal(6, 4), normal(6, 4, seed=1)
     for i in range(6):
-        others = {"memory_MD": torch.cat([y[:i], y[i + 1 :]]), "temperature": tau}
+        others = {"negatives_NHD": torch.cat([y[:i], y[i + 1 :]])[None], "temperature": tau}
         less, whole = (loss(x[i : i + 1], y[i : i + 1], **others).item() for loss in (dcl, simcse))
         assert whole == pytest.approx(less + math.log1p(math.exp(-less)), abs=1e-11)
 
 
-def supcon_loop(rows, labels, past, past_labels, tau):
-    """Mean over the anchors that have a positive, and how many have none."""
-    vectors, classes, losses = [*rows, *past], [*labels, *past_labels], []
+def supcon_loop(rows, labels, tau):
+    """Mean over the anchors that have a positive."""
+    losses = []
     for i in range(len(rows)):
-        others = [a for a in range(len(vectors)) if a != i]
-        logits = {a: float(cosine(vectors[i], vectors[a])) / tau for a in others}
-        if positives := [a for a in others if classes[a] == classes[i]]:
+        others = [a for a in range(len(rows)) if a != i]
+        logits = {a: float(cosine(rows[i], rows[a])) / tau for a in others}
+        if positives := [a for a in others if labels[a] == labels[i]]:
             log_sum = math.log(sum(map(math.exp, logits.values())))
             losses.append(sum(log_sum - logits[p] for p in positives) / len(positives))
-    return sum(losses) / max(1, len(losses)), len(rows) - len(losses)
+    return sum(losses) / max(1, len(losses))
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=7), st.lists(st.integers(0, 3), max_size=5))
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=7))
 @settings(max_examples=25)
-def test_supcon_equals_the_loop_with_a_memory(labels, past_labels):
-    x, past = normal(len(labels), 3), normal(len(past_labels), 3, seed=1)
-    found = supcon(x, torch.tensor(labels), past, torch.tensor(past_labels).long(), temperature=0.3)
-    expected, _ = supcon_loop(x, labels, past, past_labels, 0.3)
+def test_supcon_equals_the_loop(labels):
+    x = normal(len(labels), 3)
+    found = supcon(x, torch.tensor(labels), temperature=0.3)
+    expected = supcon_loop(x, labels, 0.3)
     assert found.item() == pytest.approx(expected, abs=1e-11)
     assert torch.equal(
         supcon(x, torch.tensor(labels)), supcon(x, torch.tensor(labels), temperature=0.1)
@@ -134,9 +132,7 @@ def test_pairs_are_anchor_positive_and_hard_negatives_of_each_example():
     options = {"positives": "pair", "hard_negative_weight": 0.8, "temperature": 0.2}
     objective, x = SimCSE(1.0, 5, symmetric=True, **options), normal(4, 4, 5)
     assert (objective.n_views, objective.needs) == (1, "pairs")
-    expected = loop(x[:, 0], x[:, 1], x[:, 2:], [], 0.2, 0.8) + loop(
-        x[:, 1], x[:, 0], [[]] * 4, [], 0.2
-    )
+    expected = loop(x[:, 0], x[:, 1], x[:, 2:], 0.2, 0.8) + loop(x[:, 1], x[:, 0], [[]] * 4, 0.2)
     assert objective([[x]], ZEROS).item() == pytest.approx(expected.item() / 2, abs=1e-11)
 
 
@@ -169,69 +165,14 @@ def test_anchors_without_a_positive_are_counted(labels, skipped):
     assert bool(x.grad.abs().max() > 0) == (skipped < len(labels))
 
 
-@pytest.mark.parametrize("projection", ["none", "mlp"])
-@pytest.mark.parametrize("case", ["dropout", "pair", "dcl", "supcon 1", "supcon 2"])
-def test_the_memory_is_the_loop_over_the_last_embeddings(case, projection):
-    torch.manual_seed(0)
-    options = {"projection": projection, "memory_rows": 7, "temperature": 0.3}
-    name, _, number = case.partition(" ")
-    if name == "supcon":
-        objective = SupCon(1.0, 4, n_views=int(number), **options).double()
-    else:
-        kind = DCL if name == "dcl" else SimCSE
-        options |= {"positives": "pair"} if name == "pair" else {}
-        objective = kind(1.0, 4, **options).double()
-    past, past_labels = [], []
-    for step in range(4):
-        labels = torch.tensor([step, 0, 2]) % 3
-        p = 2 if name == "pair" else 1
-        views = [[normal(3, p, 4, seed=10 * step + v)] for v in range(objective.n_views)]
-        rows = [objective.project(view[0]).detach() for view in views]
-        held = {"past": past[-7:], "past_labels": past_labels[-7:], "tau": 0.3}
-        if name == "supcon":
-            every, classes = torch.cat(rows), labels.tolist() * len(views)
-            expected, skipped = supcon_loop(every, classes, **held)
-            candidates, past_labels = every, [*past_labels, *classes]
-        else:
-            x, y = rows[0].reshape(3, 2, 4).unbind(dim=1) if name == "pair" else rows
-            expected = loop(x, y, [[]] * 3, past[-7:], 0.3, decoupled=name == "dcl").item()
-            candidates, skipped = y, 0
-        assert objective(views, labels).item() == pytest.approx(expected, abs=1e-11)
-        assert objective.counters["anchors_skipped"] == skipped
-        objective.observe(views, labels)
-        past = [*past, *candidates]
-        if projection == "mlp":  # what is held stays as it was projected then
-            with torch.no_grad():
-                objective.projection[0].weight.mul_(-0.5)
-    assert len(objective.memory.rows()) == 7
-    assert not objective.memory.rows().requires_grad
-
-
-def test_the_memory_holds_hard_negatives_and_gives_one_example_its_negatives():
-    objective = SimCSE(1.0, 4, positives="pair", symmetric=True, memory_rows=8).double()
-    x = normal(1, 3, 4)
-    objective.observe([[x]], ZEROS[:1])
-    torch.testing.assert_close(objective.memory.rows(), normalize(x[0, 1:], dim=1))
-    assert objective([[normal(1, 2, 4, seed=1)]], ZEROS[:1]).item() > 0.0
-    assert objective.counters["anchors_skipped"] == 0
-    assert [objective.n_remembered(p) for p in (2, 4)] == [1, 3]
-    assert SupCon(1.0, 4, n_views=2).n_remembered(3) == 6
-    assert SimCSE(1.0, 4).n_remembered(3) == 3
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_memory_takes_the_chosen_pairs_alone(dtype):
+def test_the_chosen_pairs_alone_are_compared(dtype):
     vectors, labels = normal(5, 3, 4, dtype=dtype), torch.tensor([0.0, 1.0, 0.3, 0.9, 0.8])
-    options = {"positives": "pair", "hard_negative_weight": 0.5, "memory_rows": 16}
-    some = SimCSE(1.0, 4, positive_labels=[0.8, 1.0], **options).to(dtype)
-    every, chosen = SimCSE(1.0, 4, **options).to(dtype), [1, 3, 4]
-    for _ in range(2):  # the second time with a memory
-        found, expected = some([[vectors]], labels), every([[vectors[chosen]]], labels[chosen])
-        assert found.item() == expected.item()
-        some.observe([[vectors]], labels)
-        every.observe([[vectors[chosen]]], labels[chosen])
-    assert torch.equal(some.memory.rows(), every.memory.rows())
-    assert len(some.memory.rows()) == 12
+    options = {"positives": "pair", "hard_negative_weight": 0.5}
+    some = SimCSE(1.0, 4, positive_labels=[0.8, 1.0], **options)
+    every, chosen = SimCSE(1.0, 4, **options), [1, 3, 4]
+    expected = every([[vectors[chosen]]], labels[chosen])
+    assert some([[vectors]], labels).item() == expected.item()
 
 
 # What they share
@@ -253,17 +194,17 @@ def test_the_projection_is_a_linear_layer_and_tanh():
 
 
 def test_embeddings_come_in_any_leading_shape_and_leave_wide():
-    shared, x = Mean(1.0, 4, ["pooled"], "mlp", 0).bfloat16(), normal(3, 2, 4)
+    shared, x = Mean(1.0, 4, ["pooled"], "mlp").bfloat16(), normal(3, 2, 4)
     rows = shared.project(x)
     assert (rows.shape, rows.dtype) == ((6, 4), torch.float32)
     torch.testing.assert_close(rows, shared.project(x.reshape(6, 4)))
-    assert Mean(1.0, 4, ["pooled"], "none", 0).project(x).dtype == torch.float64
+    assert Mean(1.0, 4, ["pooled"], "none").project(x).dtype == torch.float64
 
 
-def test_a_run_trains_the_projection_and_fills_the_memory(built):
+def test_a_run_trains_the_projection(built):
     names = ("simcse", "cosent", "angle")
     overrides = [f"objective.{n}.weight=0.1" for n in names]
-    overrides += ["objective.simcse.projection=mlp", "objective.simcse.memory_rows=32"]
+    overrides += ["objective.simcse.projection=mlp"]
     experiment = built(
         "task=stsb", "task.form=bi", "trainer.max_steps=2", "metric=[mean_cosine]",
         "monitor.headline=[mean_cosine]", f"objective=[{','.join(names)}]", *overrides,
@@ -272,5 +213,4 @@ def test_a_run_trains_the_projection_and_fills_the_memory(built):
     before = simcse.projection[0].weight.detach().clone()
     experiment.trainer.fit(experiment.module, datamodule=experiment.data)
     assert not torch.equal(simcse.projection[0].weight, before)
-    assert len(simcse.memory.rows()) == 32  # two steps of eight examples of two vectors
     assert bool(torch.isfinite(experiment.trainer.callback_metrics["train/loss"]))

@@ -35,7 +35,7 @@ from tests.processes import on_ranks
 WIDTH, TOKENS, SIZES = 6, 5, (9, 8, 5)  # examples of each step: 5 and 4, 4 and 4, 3 and 2
 BOTH = ["pooled", "layer_1/tokens"]
 SHAPE = {"width": WIDTH, "n_blocks": 2}
-SHARED = {"projection": "mlp", "memory_rows": 10, "temperature": 0.3}
+SHARED = {"projection": "mlp", "temperature": 0.3}
 MAKE = {
     "istar union": lambda: IStar(1.0, **SHAPE, reads=["all/tokens"], reference_rows=16),
     "istar each": lambda: IStar(-2.0, **SHAPE, reads=BOTH, clouds="each", reference_rows=64),

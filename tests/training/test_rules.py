@@ -100,10 +100,6 @@ OWN = "needs one embedding of each example"
             "positive_labels chooses pairs: use positives=pair",
         ),
         (("objective=[spectral]", "objective.spectral.n_components=16"), "below the width"),
-        (
-            ("task=text", "objective=[simcse]", "objective.simcse.memory_rows=4000"),
-            "must be shorter than",
-        ),
         (("task=text", "objective=[simcse]", "encoder.dropout=0"), "objective=simcse compares two"),
         (
             ("isotropy=published", "data.batch_size=8"),
@@ -295,26 +291,6 @@ def test_an_interval_that_holds_no_label_is_rejected_with_the_range_of_labels(ki
         (error,) = message(*interval)
         assert error.startswith("objective.mine.positive_labels=")
         assert "lie in [0, 1]" in error
-
-
-@pytest.mark.parametrize(
-    ("objective", "n_vectors", "n_rows"),
-    [  # of three examples
-        (lambda m: SimCSE(1.0, 4, memory_rows=m), 2, 6),
-        (lambda m: SimCSE(1.0, 4, memory_rows=m, positives="pair"), 3, 6),
-        (lambda m: SimCSE(1.0, 4, memory_rows=m, positives="pair", positive_labels=[1, 1]), 3, 4),
-        (lambda m: SimCSE(1.0, 4, memory_rows=m, reads=["layer_1/mean"]), 1, 6),
-        (lambda m: SimCSE(1.0, 4, memory_rows=m, reads=["layer_1/tokens"]), 1, 18),
-        (lambda m: SupCon(1.0, 4, memory_rows=m, n_views=2), 1, 6),
-    ],
-)
-def test_a_memory_that_reaches_back_an_epoch_is_rejected(objective, n_vectors, n_rows):
-    def message(size):
-        given = {"data": data(0, 1, 1), "n_vectors": n_vectors, "n_sequences": 2}
-        return errors(rules.short_memory, objectives={"mine": objective(size)}, **given)
-
-    assert message(n_rows - 1) == message(0) == []
-    assert f"the {n_rows} embeddings" in message(n_rows)[0]
 
 
 def test_two_views_need_dropout():
