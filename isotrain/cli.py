@@ -98,7 +98,7 @@ COMMANDS = {
     "report": Command(
         "commands.plans:report",
         "Draw the page of a run; write the tables of a study or search, as far as it is; tabulate\n"
-        "every finished run below another folder into runs.csv, runs.parquet and groups.md.",
+        "every finished run below another folder into runs.csv and groups.md.",
         ["smoke", "runs/rte/none-0123456789", "runs"],
         [
             *RUNS,

@@ -169,7 +169,7 @@ CONFIGURATIONS = {
         "metric.lid.function.distance=cosine metric.lid.function.aggregate=harmonic "
         "metric.lid.function.n_neighbors=9 metric.lid.function.max_queries=50 "
         "metric.s_inter.function.adjust=cluster metric.s_intra.function.adjust=cluster "
-        "metric.uniformity.function.max_rows=50 metric.uniformity.function.n_pairs=999 "
+        "metric.uniformity.function.t=3 "
         "metric.linear_cka.function.debiased=true metric.isoscore.function.precision=mixed "
         "metric.partition.function.log=false metric.partition.function.precision=mixed "
         "metric.intra_sentence_similarity.function.form=leave_one_out "

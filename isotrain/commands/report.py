@@ -12,7 +12,7 @@ from isotrain.results.frame import frame
 from isotrain.results.latex import latex
 from isotrain.results.markdown import first_tables, markdown
 from isotrain.results.result import Result, find_result
-from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
+from isotrain.results.run_frames import csv_text, runs_frame
 from isotrain.results.runs import NOT_RUN
 from isotrain.runs.files import read_result, replace_files
 from isotrain.runs.stored import PlanError
@@ -24,7 +24,7 @@ PAGE = "study.html"
 def write_report(plan: Plan, figures: bool = False) -> list[Path]:
     """Regenerate the tables and page of a study or sweep in its folder; the files.
 
-    Files: `table.md`, `table.csv`, `table.tex`, `runs.csv`, `runs.parquet` and `study.html`, with
+    Files: `table.md`, `table.csv`, `table.tex`, `runs.csv` and `study.html`, with
     `figures/` if asked. The tables are byte-identical for the same runs, whenever and in whatever
     order they finished. An earlier page is removed first, so that page and tables always match.
 
@@ -66,7 +66,6 @@ def write_result(result: Result, folder: Path, figures: bool = False) -> list[Pa
         "table.csv": csv_text(frame(result.rows)).encode(),
         "table.tex": latex(result).encode(),
         "runs.csv": csv_text(runs_frame(result.runs)).encode(),
-        "runs.parquet": parquet_bytes(scores_frame(result.runs)),
     }
     (folder / PAGE).unlink(missing_ok=True)
     paths = replace_files(folder, files)

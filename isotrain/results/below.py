@@ -12,7 +12,7 @@ from isotrain.results.findings import titled
 from isotrain.results.groups import FinishedRun, differing, group_table, texts, without_seeds
 from isotrain.results.markdown import rendered
 from isotrain.results.result import mixtures
-from isotrain.results.run_frames import csv_text, parquet_bytes, runs_frame, scores_frame
+from isotrain.results.run_frames import csv_text, runs_frame
 from isotrain.results.runs import DAMAGE, damaged, run_of, unfinished
 from isotrain.results.words import collapsed_runs
 from isotrain.runs.files import read_result, replace_files
@@ -52,7 +52,6 @@ def write_runs(root: Path, out: Path) -> list[Path]:
     files = {
         "groups.md": text.encode(),
         "runs.csv": csv_text(runs_frame(runs, keys)).encode(),
-        "runs.parquet": parquet_bytes(scores_frame(runs, keys)),
     }
     try:
         written = replace_files(out, files)

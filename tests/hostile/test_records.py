@@ -29,7 +29,7 @@ BYTES = {
 }
 LOST = ("empty", "zeros", "noise", "nested", "digits", "no object", "UTF-16")  # nothing to read
 PLANS = {  # the folder of a plan, and the files below the output folder that are damaged
-    "studies/mine": ("study.json",) * 6 + ("runs.parquet", "table.md"),
+    "studies/mine": ("study.json",) * 6 + ("table.csv", "table.md"),
     "searches/mine": ("search.json",) * 5 + ("study.db",) * 3 + ("trials.csv",),
 }
 KNOWN_BY = ("study.json", "search.json", "study.db")

@@ -51,7 +51,6 @@ TABLE = [
     ("self_similarity", {"min_count": 6}, r"no group has 6 rows: the largest is group \d"),
     *(("two_nn", {"discard": share}, "discard must be") for share in (-0.1, 1.0)),
     *(("uniformity", {"t": t}, "t must be") for t in (0.0, math.inf, math.nan)),
-    ("uniformity", {"n_pairs": 1}, "n_pairs must be at least 2"),
 ]
 
 

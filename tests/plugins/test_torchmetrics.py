@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics import MetricCollection
 
-from isotrain import mean_cosine, partition, uniformity
+from isotrain import label_silhouette, mean_cosine, partition
 from isotrain.metrics.suite import find, needs
 from isotrain.plugins import torchmetrics as plugin
 from isotrain.plugins.torchmetrics import (
+    LID,
     EmbeddingMetric,
     IsoScore,
     LabelSilhouette,
     MeanCosine,
     Partition,
-    Uniformity,
 )
 from tests.processes import ROOT, on_ranks
 
@@ -107,11 +107,11 @@ def test_a_sample_is_uniform():
 
 
 def test_the_budget_reaches_a_function_that_has_one():
-    x, _ = cloud(300)
-    metric = Uniformity(max_rows=250, n_pairs=100)
-    metric.update(x)
-    kept = x[metric.numbers[0].sort().values]
-    assert metric.compute() == uniformity(kept, max_rows=250)
+    x, more = cloud(300)
+    metric = LabelSilhouette(max_rows=250)
+    metric.update(x, labels=more["labels"])
+    kept = metric.numbers[0].sort().values
+    assert metric.compute() == label_silhouette(x[kept], more["labels"][kept], max_rows=250)
 
 
 def test_a_collection_shares_embeddings_of_one_budget_alone():
@@ -173,7 +173,7 @@ def test_embeddings_are_kept_without_their_graph():
 
 def made():
     """Metrics that depend on which embeddings there are, and on their order."""
-    few, order = MeanCosine(max_rows=50), Uniformity(max_rows=200, n_pairs=50)
+    few, order = MeanCosine(max_rows=50), LID(n_neighbors=9, max_queries=20)
     return {"all": MeanCosine(), "labels": LabelSilhouette(), "few": few, "order": order}
 
 

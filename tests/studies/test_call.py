@@ -237,7 +237,7 @@ def test_a_study_in_another_folder_shares_its_runs(fake, tmp_path):
     assert fake.run(f"hydra.sweep.dir={tmp_path / 'tables'}") == 0
     assert len(fake.started) == 4
     names = {path.name for path in (tmp_path / "tables").iterdir()}
-    tables = {"table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet"}
+    tables = {"table.md", "table.csv", "table.tex", "runs.csv"}
     assert names == {"study.json", "lock", *tables}
     assert (tmp_path / "tables" / "table.csv").read_bytes() == (
         fake.folder / "table.csv"

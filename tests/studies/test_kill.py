@@ -32,7 +32,7 @@ methods:
 baseline: none
 seeds: [0, 1]
 """
-TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
+TABLES = ("table.md", "table.csv", "table.tex", "runs.csv")
 ISOTRAIN = (sys.executable, "-m", "isotrain")
 RUN = (*ISOTRAIN, "run", "killed.yaml")
 # A part of one's own, which fails as the file `fail` says.
@@ -201,7 +201,7 @@ def test_fresh_processes_by_hand_give_the_same_bytes(place, whole):
     assert "4 runs, 4 finished before, 0 to do" in call(place)
     after, wanted = tables(place), tables(whole)
     assert b"4 of 4 runs had finished before the first call on record" in after["table.md"]
-    for name in ("table.csv", "runs.csv", "runs.parquet"):
+    for name in ("table.csv", "runs.csv"):
         assert after[name] == wanted[name]
 
 

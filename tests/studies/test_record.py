@@ -16,7 +16,7 @@ from isotrain.studies.record import changes, left_out, listed, read_plan, write_
 from tests.studies.played import leave
 
 METHODS = {"none": ("isotropy=none",), "mean": ("isotropy=mean",), "clip": ("isotropy=clip",)}
-TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
+TABLES = ("table.md", "table.csv", "table.tex", "runs.csv")
 
 
 class Written:

@@ -3,12 +3,11 @@
 import csv
 import shlex
 
-import pyarrow.parquet as pq
 import pytest
 
 from isotrain.commands.report import write_report
 
-TABLES = ("table.md", "table.csv", "table.tex", "runs.csv", "runs.parquet")
+TABLES = ("table.md", "table.csv", "table.tex", "runs.csv")
 
 
 @pytest.fixture
@@ -63,7 +62,6 @@ def test_a_report_states_what_it_is_of(fake, capsys):
         (method, seed) for seed in "012" for method in ("none", "mean")
     ]
     assert float(per_run[2]["isotropy/partition/layer_01/tokens"]) == pytest.approx(-3.3)
-    assert pq.read_table(fake.folder / "runs.parquet").num_rows == 6 * 18
     page = (fake.folder / "study.html").read_text()
     assert f"isotrain run {fake.file}" in page
     assert "data.batch_size=8" in page
