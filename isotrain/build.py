@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from hydra.utils import instantiate
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
@@ -115,7 +114,6 @@ def build(
     Raises:
         ValueError: parts that cannot be built or are incompatible; the keys to change are named.
     """
-    _check_accelerator(cfg.trainer)
     task = task_of(cfg)
     changes = _changes(cfg)
     encoder, adapters = _encoder(cfg, start)
@@ -313,21 +311,6 @@ def _callback(node: DictConfig, selection: Selection) -> Callback:
             "leave it out"
         )
     return callback
-
-
-def _check_accelerator(trainer: DictConfig) -> None:
-    """Raise a ValueError if a requested GPU is missing, before weights are loaded."""
-    if torch.accelerator.is_available():  # CUDA, ROCm, MPS
-        return
-    if (kind := trainer.get("accelerator")) in ("gpu", "cuda", "mps"):
-        raise ValueError(
-            f"no GPU here for trainer.accelerator={kind}: leave trainer.accelerator out, or =cpu"
-        )
-    if not isinstance(devices := trainer.get("devices", 1), int | str):
-        raise ValueError(
-            f"no GPU here for trainer.devices={devices}: a list names GPUs; on CPUs give the "
-            f"number of processes, trainer.devices={len(devices)}"
-        )
 
 
 def _check_launcher(trainer: DictConfig) -> None:

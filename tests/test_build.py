@@ -35,22 +35,6 @@ def test_parts_are_those_of_the_configuration(built):
     assert experiment.n_parameters["total"] == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ("trainer.accelerator=gpu", "no GPU here for trainer.accelerator=gpu: leave trainer.acc"),
-        ("trainer.accelerator=mps", "no GPU here for trainer.accelerator=mps: leave trainer.acc"),
-        ("trainer.devices=[0,1]", r"devices=\[0, 1\]: a list names GPUs.*trainer.devices=2$"),
-    ],
-)
-def test_a_gpu_that_is_not_here_is_told_before_data_are_read(
-    built, monkeypatch, overrides, message
-):
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    with pytest.raises(ValueError, match=message):
-        built("task=rte", "source.root=nowhere", overrides)
-
-
 OBJECTIVE, BLOCK = ("objective=[simcse]", PROJECTION), "model.encoder.model.encoder.layer."
 
 

@@ -111,7 +111,7 @@ CONFIGURATIONS = {
     ),
     "batch_norm, bfloat16": Configuration(
         "task=wic isotropy=batch_norm objective=[vicreg,alignment] trainer.precision=bf16-mixed "
-        "objective.vicreg.unbiased=true freezing=first_n freezing.n_blocks=1 "
+        "freezing=first_n freezing.n_blocks=1 "
         "training.frozen_dropout=true"
     ),
     "iter_norm, float64": Configuration(
@@ -172,7 +172,6 @@ CONFIGURATIONS = {
         "metric.uniformity.function.t=3 "
         "metric.linear_cka.function.debiased=true metric.isoscore.function.precision=mixed "
         "metric.partition.function.log=false metric.partition.function.precision=mixed "
-        "metric.intra_sentence_similarity.function.form=leave_one_out "
         "metric.stable_rank.function.center=false metric.rankme.function.center=true "
         "metric.max_explainable_variance.function.center=true"
     ),

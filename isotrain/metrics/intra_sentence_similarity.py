@@ -1,6 +1,6 @@
 """Intra-sentence similarity: tokens against their sentence. N tokens, D dimensions, G sentences."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from torch import Tensor
@@ -23,7 +23,6 @@ from isotrain.geometry.groups import (
 def intra_sentence_similarity(
     x: Tensor | Cloud,
     groups: Annotated[Tensor, "sentences"],
-    form: Literal["published", "leave_one_out"] = "published",
     min_count: Annotated[int, Field(ge=1)] = 2,
     seed: int = 0,
 ) -> dict[str, Tensor]:
@@ -32,9 +31,8 @@ def intra_sentence_similarity(
     `x [N, D]` are token embeddings, `groups [N]` integers that name their sentences. Sentences of
     fewer than `min_count` tokens are left out; the others, n tokens each, weigh equally.
 
-    - `value`: mean over sentences of mean_i cos(x_i, m). `form="published"`: m is the mean of the
-      sentence, x_i included, so that orthogonal tokens give 1/√n, not 0. `form="leave_one_out"`: m
-      is the mean of the others, and isotropic tokens give 0 at any n.
+    - `value`: mean over sentences of mean_i cos(x_i, m), m the mean of the sentence, x_i included,
+      so that orthogonal tokens give 1/√n, not 0.
     - `baseline`: anisotropy, the mean cosine of two tokens of different sentences.
     - `adjusted`: `value` − `baseline`, as published. In a cone of mean cosine ρ it exceeds 0 by
       √ρ − ρ even where no sentence shows, as cosines with a mean of many are about √ρ.
@@ -47,34 +45,26 @@ def intra_sentence_similarity(
     sentences. Long vectors weigh more in the mean. A zero vector, or a zero mean, has cosine 0.
 
     Raises:
-        ValueError: `min_count` < 2 for leave_one_out; no sentence with `min_count` tokens; a
-            single sentence.
+        ValueError: no sentence with `min_count` tokens; a single sentence.
 
-    Ethayarajh 2019, definition 2 and section 3.4; leave_one_out is a correction made here.
+    Ethayarajh 2019, definition 2 and section 3.4.
 
     >>> import torch
     >>> x, groups = torch.eye(4), torch.tensor([0, 0, 1, 1])
     >>> round(intra_sentence_similarity(x, groups)["value"].item(), 6)
     0.707107
-    >>> intra_sentence_similarity(x, groups, form="leave_one_out")["value"].item()
-    0.0
     """
-    if form == "leave_one_out" and min_count < 2:
-        raise ValueError(f"min_count must be at least 2 for form={form}, got {min_count}")
     x = Cloud.of(x).rows
     sentences = check_groups(x, groups)
     large_G = large_groups(sentences, min_count)
     permuted = sentences._replace(index_N=sentences.index_N[hashed_order(len(x), seed, x.device)])
-    value_G, shuffled_G = (sentence_cosines(x, split, form) for split in (sentences, permuted))
+    value_G, shuffled_G = (sentence_cosines(x, split) for split in (sentences, permuted))
     values = summary(value_G[large_G], mean_cosine_between(x, groups))
     shuffled = shuffled_G[large_G].mean()
     return values | {"shuffled": shuffled, "above_shuffled": values["value"] - shuffled}
 
 
-def sentence_cosines(x_ND: Tensor, sentences: Groups, form: str) -> Tensor:
-    """Mean cosine `[G]` of the tokens of each sentence with the mean of its (other) tokens."""
-    other_ND = group_sums(x_ND, sentences)[sentences.index_N]
-    if form == "leave_one_out":
-        other_ND = other_ND - x_ND
-    cosine_N1 = paired_cosines(x_ND, other_ND)[:, None]
+def sentence_cosines(x_ND: Tensor, sentences: Groups) -> Tensor:
+    """Mean cosine `[G]` of the tokens of each sentence with their mean."""
+    cosine_N1 = paired_cosines(x_ND, group_sums(x_ND, sentences)[sentences.index_N])[:, None]
     return group_sums(cosine_N1, sentences)[:, 0] / sentences.count_G

@@ -20,67 +20,51 @@ def vicreg(
     variance_weight: float = 25.0,
     covariance_weight: float = 1.0,
     eps: float = 1e-4,
-    unbiased: bool = False,
 ) -> Tensor:
     """25·mean (x − y)² + 25·Σ mean_j max(0, 1 − √(c_jj + eps)) + Σ Σ_{i≠j} c_ij²/D.
 
     The outer sums are over the two clouds `x` and `y [N, D]`, C their centred covariances
-    (divided by N − 1); the factors are the three weights. At least 0, unless `unbiased`. Invariant
-    to one translation of both, to one order of pairs or of coordinates, and to exchanging the
-    clouds; not to rotation.
+    (divided by N − 1); the factors are the three weights. At least 0. Invariant to one translation
+    of both, to one order of pairs or of coordinates, and to exchanging the clouds; not to rotation.
 
     Σ_{i≠j} c_ij² is high by about Σ_{i≠j} c_ii c_jj/(N − 1) for few pairs, which for N < D is most
-    of it. `unbiased=True` takes its U-statistic over four distinct embeddings instead, which has
-    the mean Σ_{i≠j} σ_ij² for every distribution with fourth moments and may be negative:
-
-        c·Σ_{i≠j} [(N−1)(N−2)·c_ij² + c_ii c_jj − N·q_ij],   c = (N−1)/(N(N−2)(N−3)),
-
-    q_ij = Σ_n (x_ni − m_i)²(x_nj − m_j)²/(N−1).
+    of it.
 
     Raises:
-        ValueError: fewer than two pairs (four if `unbiased`).
+        ValueError: fewer than two pairs.
 
-    Bardes et al. 2022, in the form of solo-learn; the U-statistic is that of Himeno and Yamada
-    2014 without the diagonal.
+    Bardes et al. 2022, in the form of solo-learn.
 
     >>> x = torch.tensor([[1.0, 1.0], [-1.0, -1.0]])
     >>> vicreg(x, x).item()  # two covariances of 2: (4 + 4)/2 in each cloud
     8.0
     """
-    check_pairs(x_ND, y_ND, min_rows=4 if unbiased else 2)
+    check_pairs(x_ND, y_ND, min_rows=2)
     spread = x_ND.new_zeros(())
     for z_ND in (x_ND, y_ND):
         centred_ND = z_ND - z_ND.mean(dim=0)
         variance_D = centred_ND.square().sum(dim=0) / (len(z_ND) - 1)
         hinge = torch.relu(1.0 - (variance_D + eps).sqrt()).mean()
-        off_diagonal = _off_diagonal(centred_ND, variance_D, unbiased) / z_ND.shape[1]
+        off_diagonal = _off_diagonal(centred_ND, variance_D) / z_ND.shape[1]
         spread = spread + variance_weight * hinge + covariance_weight * off_diagonal
     return invariance_weight * mse_loss(x_ND, y_ND) + spread
 
 
-def _off_diagonal(centred_ND: Tensor, variance_D: Tensor, unbiased: bool) -> Tensor:
-    """Σ_{i≠j} c_ij², or its U-statistic, on the smaller side of the cloud."""
+def _off_diagonal(centred_ND: Tensor, variance_D: Tensor) -> Tensor:
+    """Σ_{i≠j} c_ij², on the smaller side of the cloud."""
     n, d = centred_ND.shape
     gram_SS = centred_ND @ centred_ND.T if n < d else centred_ND.T @ centred_ND
-    squares = (gram_SS / (n - 1)).square().sum() - variance_D.square().sum()
-    if not unbiased:
-        return squares
-    products = variance_D.sum().square() - variance_D.square().sum()
-    square_ND = centred_ND.square()
-    fourth = (square_ND.sum(dim=1).square().sum() - square_ND.square().sum()) / (n - 1)
-    scale = (n - 1) / (n * (n - 2) * (n - 3))
-    return scale * ((n - 1) * (n - 2) * squares + products - n * fourth)
+    return (gram_SS / (n - 1)).square().sum() - variance_D.square().sum()
 
 
 class VICReg(LossOfPairs):
-    """`vicreg` of pairs, averaged over the read points; needs two pairs, or four if `unbiased`.
+    """`vicreg` of pairs, averaged over the read points; needs two pairs.
 
     Args: those of `LossOfPairs`, and
         invariance_weight: factor of the mean squared difference of positives.
         variance_weight: factor of the shortfall of standard deviations from 1.
         covariance_weight: factor of squared covariances.
         eps: added to variances before the root.
-        unbiased: subtract the chance covariance of few pairs; False as published.
     """
 
     @checked
@@ -94,7 +78,6 @@ class VICReg(LossOfPairs):
         variance_weight: Annotated[float, Field(ge=0)] = 25.0,
         covariance_weight: Annotated[float, Field(ge=0)] = 1.0,
         eps: Annotated[float, Field(gt=0)] = 1e-4,
-        unbiased: bool = False,
     ) -> None:
         loss = partial(
             vicreg,
@@ -102,7 +85,5 @@ class VICReg(LossOfPairs):
             variance_weight=variance_weight,
             covariance_weight=covariance_weight,
             eps=eps,
-            unbiased=unbiased,
         )
-        min_rows = 4 if unbiased else 2
-        super().__init__(weight, reads, positives, positive_labels, loss, min_rows=min_rows)
+        super().__init__(weight, reads, positives, positive_labels, loss, min_rows=2)

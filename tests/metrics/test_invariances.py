@@ -78,9 +78,6 @@ OF_ROWS = {
     "removed_label_scatter": case("removed_label_scatter", LABELLED - {"row order"}, 1e-6),
     "self_similarity": case("self_similarity", CONE - {"row order"}, min_count=3),
     "intra_sentence_similarity": case("intra_sentence_similarity", {"rotation", "scale"}),
-    "intra_sentence_similarity leave": case(
-        "intra_sentence_similarity", {"rotation", "scale"}, form="leave_one_out"
-    ),
     "s_intra": case("s_intra", CONE - {"row order"}),
     "s_intra centre": case("s_intra", {"rotation", "translation", "scale"}, adjust="centre"),
     "s_inter": case("s_inter", CONE - {"row order"}),

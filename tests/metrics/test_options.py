@@ -23,8 +23,6 @@ TABLE = [
     ("best_dimension_accuracy", {"n_folds": 0}, "n_folds must be"),
     *(("condition", {"quantile": q}, "quantile must be a") for q in (0.0, 1.01, math.nan)),
     *(("explained_variance", {"n_directions": [1, k]}, "at least 1") for k in (0, -1)),
-    ("intra_sentence_similarity", {"form": "loo"}, "published or leave_one_out, got 'loo'"),
-    ("intra_sentence_similarity", {"form": "leave_one_out", "min_count": 1}, "at least 2 for"),
     ("intra_sentence_similarity", {"min_count": 0}, "min_count must be at least 1, got 0"),
     ("intra_sentence_similarity", {"min_count": 6}, "no group has 6 rows: the largest is group 0"),
     ("isoscore", {"precision": "single"}, "precision must be double or mixed"),

@@ -50,7 +50,6 @@ LOSSES = {  # loss of one cloud or of two, what does not move it, and the fewest
     "anchor squared": (partial(anchor, distance="squared"), 2, "rotation scale", 1),
     "anchor centred": (partial(anchor, centred=True), 2, SHIFT + " exchange", 2),
     "vicreg": (vicreg, 2, COLUMNS + " exchange", 2),
-    "vicreg unbiased": (partial(vicreg, unbiased=True), 2, COLUMNS + " exchange", 4),
     "barlow": (barlow, 2, COLUMNS + " exchange", 2),
 }
 over_losses = pytest.mark.parametrize("name", LOSSES)

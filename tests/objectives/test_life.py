@@ -46,7 +46,6 @@ MAKE = {
     "alignment": lambda: Alignment(1.0, BOTH),
     "alignment pair": lambda: Alignment(1.0, positives="pair", positive_labels=[1, 1]),
     "vicreg": lambda: VICReg(1.0, BOTH),
-    "vicreg unbiased": lambda: VICReg(1.0, BOTH, unbiased=True),
     "barlow": lambda: Barlow(1.0, BOTH),
     "koleo": lambda: KoLeo(1.0, BOTH),
     "sigreg": lambda: SIGReg(1.0, BOTH, n_slices=16),

@@ -63,21 +63,14 @@ def slow_sigreg(x, slices, t_max, n_points):
     return torch.trapezoid(error, t).mean()
 
 
-def slow_vicreg(x, y, invariance=25.0, variance=25.0, covariance=1.0, eps=1e-4, unbiased=False):
+def slow_vicreg(x, y, invariance=25.0, variance=25.0, covariance=1.0, eps=1e-4):
     total = invariance * ((x - y) ** 2).mean()
     for z in (x, y):
         matrix = torch.cov(z.T)
         total = total + variance * (1 - (matrix.diagonal() + eps).sqrt()).relu().mean()
         squares = matrix.square().sum() - matrix.diagonal().square().sum()
-        total = total + covariance * (quadruples(z) if unbiased else squares) / z.shape[1]
+        total = total + covariance * squares / z.shape[1]
     return total
-
-
-def quadruples(x):
-    """Mean of Σ_{i≠j} σ_ij² over all ordered choices of four distinct embeddings."""
-    a, b, c, e = torch.tensor(list(itertools.permutations(range(len(x)), 4))).T
-    product = (x[a] - x[b]) * (x[c] - x[e])
-    return (product.sum(dim=1).square() - product.square().sum(dim=1)).mean() / 4
 
 
 def slow_barlow(x, y, off, scale, eps):
@@ -171,7 +164,6 @@ CASES = {  # loss, reference, least number of embeddings
         lambda x, y: slow_vicreg(x, y, 2.0, 3.0, 0.5, 0.01),
         2,
     ),
-    "vicreg unbiased": (partial(vicreg, unbiased=True), partial(slow_vicreg, unbiased=True), 4),
     "barlow": (barlow, lambda x, y: slow_barlow(x, y, 5e-3, 0.025, 1e-5), 2),
     "barlow weights": (
         lambda x, y: barlow(x, y, *OFF),
@@ -254,13 +246,12 @@ CLOSED = [
     (cosent(EYE[:2], EYE[[1, 1]], ORDER[:2].flip(0)), 20 + math.log1p(math.exp(-20.0))),
     (angle(ONE, 2 * ONE, torch.tensor([0, 0, 1, 2])), math.log(6)),
     (simcse(ONE, 3 * ONE), math.log(4)),
-    (simcse(ONE, ONE, ONE[:, None], ONE[:1]), math.log(9)),
+    (simcse(ONE, ONE, ONE[:, None]), math.log(8)),
     (simcse(EYE, 7 * EYE, temperature=0.5), WON),
     (simcse(EYE, EYE.roll(1, 0), temperature=0.5), WON + 2),
     (simcse(EYE, EYE, temperature=0.5, decoupled=True), math.log(3) - 2),
     (simcse(ONE, ONE, decoupled=True), math.log(3)),
     (supcon(ONE, torch.tensor([0, 0, 1, 1])), math.log(3)),
-    (supcon(ONE, ORDER * 0, ONE[:3], ORDER[:3]), math.log(6)),
 ]
 
 
@@ -277,20 +268,3 @@ def test_the_angle_of_two_turned_vectors(degrees, expected):
     x = torch.tensor([[math.cos(turn), math.sin(turn)]], dtype=torch.float64)
     one = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     assert angle_similarity(x, one).item() == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("tails", [False, True], ids=["normal", "heavy tails"])
-def test_unbiased_vicreg_takes_the_chance_covariance_out(tails):
-    """Independent coordinates, N = 16: the published term is about (D − 1)/(N − 1) a cloud."""
-    n, d = 16, 64
-    x = normal(n * 200, d, seed=3, mean=0.0)
-    x = x.sign() * x.abs() ** 2 if tails else x
-    alone = {"invariance_weight": 0.0, "variance_weight": 0.0}
-    published, unbiased = (
-        torch.stack([vicreg(z, z, **alone, unbiased=u) / 2 for z in x.split(n)])
-        for u in (False, True)
-    )
-    expected = float(x.var(dim=0).mean()) ** 2 * (d - 1) / (n - 1)
-    assert published.mean().item() == pytest.approx(expected, rel=0.1)
-    error = unbiased.std() / len(unbiased) ** 0.5
-    assert unbiased.mean().abs() < 4 * error < 0.08 * published.mean()

@@ -121,7 +121,7 @@ def sentence_means(x_ND: Tensor, sentences_N: Tensor, seed: int) -> SentenceMean
     large_G = large_groups(groups, 2)
     shuffled = groups._replace(index_N=groups.index_N[hashed_order(len(x_ND), seed)])
     intra_G, shuffled_G = (
-        sentence_cosines(x_ND, grouping, "published")[large_G] for grouping in (groups, shuffled)
+        sentence_cosines(x_ND, grouping)[large_G] for grouping in (groups, shuffled)
     )
     return SentenceMeans(groups.id_G[large_G], intra_G, shuffled_G)
 

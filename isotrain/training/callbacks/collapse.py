@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from isotrain.model.distributed import all_gather, sum_over_processes
+from isotrain.model.distributed import all_gather
 from isotrain.runs.predictions import Predictions, read_predictions, write_predictions
 from isotrain.training.temperature import scaled_loss
 from isotrain.types import Batch
@@ -64,8 +63,7 @@ class CollapseMonitor(pl.Callback):
         if bool((rows[:, 1] != rows[0, 1]).any()):
             key, value = MAJORITY, majority_share(rows[:, 2].long())
             if rows.shape[1] == 3:  # scores
-                sums = reduce(torch.add, [score_sums(x[:, 2], x[:, 1]) for x in self._seen])
-                key, value = SPREAD, spread(sum_over_processes(sums))
+                key, value = SPREAD, spread(rows[:, 2], rows[:, 1])
             value = value.float().to(pl_module.device)
             pl_module.log(key, value, logger=False, sync_dist=True)
         self._write(trainer, "dev", rows)
@@ -103,23 +101,14 @@ def majority_share(predictions_N: Tensor) -> Tensor:
     return counts_C.max() / counts_C.sum()
 
 
-def score_sums(predictions_B: Tensor, labels_B: Tensor) -> Tensor:
-    """N, and Σx and Σx² of predictions and labels, from which `spread` follows."""
-    p_B, y_B = predictions_B.detach().cpu().double(), labels_B.cpu().double()
-    n = torch.tensor(float(len(p_B)), dtype=torch.float64)
-    return torch.stack([n, p_B.sum(), p_B.square().sum(), y_B.sum(), y_B.square().sum()])
+def spread(predictions_N: Tensor, labels_N: Tensor) -> Tensor:
+    """sd(predictions) / sd(labels), population standard deviations.
 
-
-def spread(sums: Tensor) -> Tensor:
-    """sd(predictions) / sd(labels), population standard deviations; NaN for equal labels.
-
-    >>> p, y = torch.tensor([0.4, 0.6]), torch.tensor([0.0, 1.0])
-    >>> spread(score_sums(p, y))
+    >>> spread(torch.tensor([0.4, 0.6]), torch.tensor([0.0, 1.0]))
     tensor(0.2000, dtype=torch.float64)
     """
-    n, p, pp, y, yy = sums
-    var_p, var_y = ((squares / n - (x / n) ** 2).clamp_min(0) for x, squares in ((p, pp), (y, yy)))
-    return torch.where(var_y > 0, (var_p / var_y).sqrt(), torch.nan)
+    sd_2 = torch.stack([predictions_N, labels_N]).cpu().double().std(dim=1, correction=0)
+    return sd_2[0] / sd_2[1]
 
 
 def degenerate(scores: Mapping[str, float], monitor: str) -> str:
