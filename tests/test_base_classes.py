@@ -42,11 +42,6 @@ def test_an_objective_that_says_no_more_than_its_loss_has_every_default():
 
 
 def test_a_module_that_a_part_sets_is_not_hidden_by_a_default():
-    class Holds(Mean):
-        def __init__(self):
-            super().__init__(1.0)
-            self.memory = nn.Linear(2, 2)
-
     class Blocks(Encoder):
         def __init__(self):
             super().__init__(2, None, "here")
@@ -55,7 +50,6 @@ def test_a_module_that_a_part_sets_is_not_hidden_by_a_default():
         def forward(self, batch, after_block):
             """Never called."""
 
-    assert set(Holds().state_dict()) == {"memory.weight", "memory.bias"}
     assert set(Blocks().state_dict()) == {"blocks.0.weight", "blocks.0.bias"}
 
 

@@ -17,7 +17,8 @@ def uniformity(x: Tensor | Cloud, t: Annotated[float, Field(gt=0)] = 2.0) -> Ten
     u_i = x_i/‖x_i‖. 0 means one direction for all. Uniform on the sphere gives ln ₀F₁(D/2; t²) − 2t
     on average, about −3.99 for t = 2 and D = 768; N ≤ D + 1 embeddings can go below that, down to
     −2tN/(N − 1) (a simplex). Unbiased in N before the logarithm. Sees the mean cone. A zero vector
-    has distance 1 to every other. Exact over all pairs, in O(N²·D) time. Differentiable.
+    has distance 1 to every other. Exact over all pairs, in O(N²·D) time: sample
+    many embeddings first. Differentiable.
 
     Wang and Isola 2020.
 

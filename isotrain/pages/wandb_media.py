@@ -18,7 +18,7 @@ from isotrain.pages.maps import map_steps
 from isotrain.pages.run_charts import heat_map, isotropy_of
 from isotrain.results.series import Rows, end_of, isotropy_series, layers_of, series
 from isotrain.runs.files import as_json, read_records, read_result
-from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, parse_key, table
+from isotrain.runs.keys import DEV, SIDES, VIEWS, CurveKey, Measured, few, table
 from isotrain.runs.snapshots import Arrays, read_snapshots
 
 DECADES, N_BINS = 8, 64  # of the histograms of log10 shares: from 10⁻⁸ to 1
@@ -58,7 +58,7 @@ def summary(folder: Path) -> dict[str, float]:
     """`final/<key>` of the score and of the charted headline isotropy, of the selected weights."""
     rows, result = read_records(folder / "metrics.jsonl"), read_result(folder)
     keys = {key: math.nan for row in rows for key in row}
-    isotropy_keys = [key for key in few(keys, result["headline"]) if parse_key(key)]
+    isotropy_keys = [key for key in few(keys, result["headline"]) if key.startswith(f"{DEV}/")]
     end = end_of(result, rows).step
     values = {key: dict(series(rows, key)) for key in (result["monitor"], *isotropy_keys)}
     return {f"final/{key}": by_step[end] for key, by_step in values.items() if end in by_step}

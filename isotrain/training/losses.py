@@ -1,4 +1,4 @@
-"""The objectives of a run: their read points, weighted sum, weights and memories.
+"""The objectives of a run: their read points, weighted sum, weights and queues.
 
 A = Q·B sequences, T tokens, D hidden, P vectors per example, N embeddings, O objectives, L blocks.
 """

@@ -171,7 +171,7 @@ class FineTuning(pl.LightningModule):
             torch.nn.utils.clip_grad_value_(self._weights, gradient_clip_val)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Once per optimizer step: log, and update queues and memories with all its micro-batches.
+        """Once per optimizer step: log, and update queues with all its micro-batches.
 
         Losses and counters are means over the micro-batches. Loggers get them directly: Lightning's
         `log` takes tenths of a millisecond for each value.

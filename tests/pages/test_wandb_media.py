@@ -159,8 +159,10 @@ def test_final_is_of_the_kept_weights(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     file = RecordFile(folder / "metrics.jsonl")
+    curves = ("isotropy/lid/layer_01/tokens", "train_isotropy/lid/layer_01/tokens")
     for step, score in ((0, 0.9), (4, 0.6), (8, 0.5)):
-        file.append({"step": step, "time_s": 1.0, "val/accuracy": score})
-    result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": []}
+        row = {"step": step, "time_s": 1.0, "val/accuracy": score}
+        file.append(row | dict.fromkeys(curves, 10 * score))
+    result = {"status": "finished", "monitor": "val/accuracy", "mode": "max", "headline": ["lid"]}
     write_result(folder, result | {"selected_step": 4})
-    assert summary(folder) == {"final/val/accuracy": 0.6}
+    assert summary(folder) == {"final/val/accuracy": 0.6, f"final/{curves[0]}": 6.0}

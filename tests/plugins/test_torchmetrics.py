@@ -111,6 +111,7 @@ def test_the_budget_reaches_a_function_that_has_one():
     metric = LabelSilhouette(max_rows=250)
     metric.update(x, labels=more["labels"])
     kept = metric.numbers[0].sort().values
+    assert metric.options["max_rows"] == 250
     assert metric.compute() == label_silhouette(x[kept], more["labels"][kept], max_rows=250)
 
 

@@ -172,10 +172,10 @@ def apply_changes(
     class_key = target if classes and all(target in row for row in source_rows.values()) else None
     n_kept = len(kept_rows)
     if changes.n_train is not None:
-        if changes.n_train > n_kept:
+        if not 0 < changes.n_train <= n_kept:
             raise ValueError(
-                f"data.n_train={changes.n_train:,} is more than the {n_kept:,} training examples; "
-                f"give at most {n_kept:,}"
+                f"data.n_train keeps {changes.n_train:,} of {n_kept:,} training examples; "
+                f"give 1 to {n_kept:,}"
             )
         kept_rows = fewer(kept_rows, changes.n_train, seed, class_key)
     holdout_rows: Numbered = {}

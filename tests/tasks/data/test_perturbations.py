@@ -327,8 +327,13 @@ def test_rows_without_labels_can_be_fewer(classes):
 @pytest.mark.parametrize(
     ("name", "keys", "message"),
     [
-        ("rte", {"n_train": 3001}, r"n_train=3,001 is more than the 3,000 training examples"),
-        ("rte", {"n_train": 1651, "label_skew": 0.9}, r"more than the 1,650 training examples"),
+        (
+            "rte",
+            {"n_train": 3001},
+            r"n_train keeps 3,001 of 3,000 training examples",
+        ),
+        ("rte", {"n_train": 1651, "label_skew": 0.9}, r"keeps 1,651 of 1,650 training examples"),
+        ("rte", {"n_train": 0}, r"keeps 0 of 3,000"),
         ("stsb", {"label_skew": 0.5}, "task=stsb has none"),
         ("rte", {"n_train": 2, "holdout": 0.9}, r"holdout=0\.9 of 2 training examples leaves none"),
     ],

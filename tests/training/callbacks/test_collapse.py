@@ -30,8 +30,8 @@ def test_the_spread_is_that_of_numpy(data, dtype):
     p = data.draw(numbers)
     y = data.draw(st.lists(st.floats(0, 1, width=32), min_size=len(p), max_size=len(p)))
     found = float(spread(*(torch.tensor(values, dtype=dtype) for values in (p, y))))
-    assume(np.std(y) > 1e-12)
-    assert found == pytest.approx(np.std(p) / np.std(y), rel=1e-9, abs=1e-9)
+    assume(np.std(y) > 1e-4)
+    assert found == pytest.approx(np.std(p) / np.std(y), rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=25)
