@@ -15,7 +15,10 @@ PAGES = [
 RUN = re.compile(r"((?:init_from|from_run)=)?runs/\w+/\w+-0123456789")  # of somebody's own
 ACTIONS = ("run", "status", "report")  # commands of studies and searches
 STARTS = {"isotrain ": [], "python train.py ": ["train"]}
-FILES = ("mine/experiment/layers.yaml", "mine.yaml", "best.yaml")  # yaml of docs/many-runs.md
+FILES = (  # yaml of docs/many-runs.md
+    *("mine/experiment/layers.yaml", "mine.yaml", "best.yaml"),
+    "mine/hydra/launcher/cluster.yaml",
+)
 # Commands that stand in a sentence alone. Others there are a name, or one of a block again.
 IN_A_SENTENCE = re.compile(r"`isotrain\s+((?:analyze|collect|export|train)\s[^`<…]+)`")
 

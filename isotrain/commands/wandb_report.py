@@ -23,11 +23,13 @@ def send_run(folder: Path, project: str) -> None:
     from isotrain.pages.wandb_media import media, summary
     from isotrain.training.loggers.wandb_logger import build_wandb_logger  # loads torch
 
+    config = result["config"]
     name = f"{folder.parent.name}-{folder.name}-seed{result['seed']}"
-    run = build_wandb_logger(project=project, group=None, save_dir=folder, name=name)
+    labels = {"group": config.get("study"), "job_type": config.get("method")}
+    run = build_wandb_logger(project=project, save_dir=folder, name=name, **labels)
     with spinner("sending the run"):
         counts = {**result["n_parameters"], "n_rows": result["n_rows"]}
-        run.log_hyperparams({**result["config"], **counts})
+        run.log_hyperparams({**config, **counts})
         records = read_records(folder / "metrics.jsonl")
         for record in records[run.experiment.starting_step :]:
             values = {k: v for k, v in record.items() if k not in ("step", "time_s")}
