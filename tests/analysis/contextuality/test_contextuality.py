@@ -240,7 +240,7 @@ def test_intra_sentence_similarity_is_that_of_the_metric():
     generator = torch.Generator().manual_seed(0)
     sentences_N = torch.tensor([0] * 4 + [1] * 3 + [2] + [3] * 6 + [4] * 2)
     x_ND = torch.randn(len(sentences_N), 5, generator=generator).double() + 0.5
-    wanted = intra_sentence_similarity(x_ND, sentences_N, "published", seed=3)
+    wanted = intra_sentence_similarity(x_ND, sentences_N, seed=3)
     found = sentence_means(x_ND, sentences_N, seed=3)
     assert found.id_G.tolist() == [0, 1, 3, 4]
     estimate = mean_over_sentences(found.actual_G, found.id_G)
