@@ -45,7 +45,7 @@ def blocks_of(model: nn.Module) -> nn.ModuleList:
 def padded_batch(
     sequences: Sequence[Sequence[int]], pad: int, types: Sequence[Sequence[int]] | None = None
 ) -> Batch:
-    """Token ids as a batch, filled up at the end, one sequence an example; types are 0 if None."""
+    """Token ids as a batch padded on the right, one sequence an example; types are 0 if None."""
 
     def filled(rows: Sequence[Sequence[int]], value: int) -> Tensor:
         return pad_sequence([torch.tensor(row) for row in rows], True, value)
