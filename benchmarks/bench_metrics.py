@@ -90,25 +90,20 @@ def tables(arguments: argparse.Namespace) -> None:
         methods = {
             "package": lambda x=x: IsoScore(x.numpy()),
             "double": lambda x=x: isoscore(x),
-            "mixed": lambda x=x: isoscore(x, precision="mixed"),
         }
         seconds = interleaved(n, methods)
         name = f"isoscore [{rows}, 768] float32, against IsoScore 2.0.1"
         line(name, seconds, "package", "double", wanted)
-        if rows >= 768:
-            line(f"{name}, precision=mixed", seconds, "package", "mixed", wanted)
 
     x = cloud(4096, 768)
     x64 = x.double().numpy()
     methods = {
         "notebook": lambda: notebook_partition(x64),
         "double": lambda: partition(x),
-        "mixed": lambda: partition(x, precision="mixed"),
     }
     seconds = interleaved(n, methods)
     name = "partition [4096, 768], against the notebook's form in float64"
     line(name, seconds, "notebook", "double", "≥ 1.8")
-    line(f"{name}, precision=mixed", seconds, "notebook", "mixed", "≥ 3")
 
     methods = {
         "parts": lambda: two_eigenproblems_and_a_covariance(x),

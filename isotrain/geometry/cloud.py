@@ -96,8 +96,17 @@ class Cloud:
 
     @cached_property
     def scatter_DD(self) -> Tensor:
-        """Σ y yᵀ over centred embeddings y."""
-        return self.product()
+        """Σ y yᵀ over centred embeddings y. Only blocks on and above the diagonal are computed."""
+        d = self.d
+        product_DD = self.mean_D.new_zeros(d, d)
+        for y_BD in self._centred_blocks(PRODUCT_ROWS):
+            for start in range(0, d, PRODUCT_COLUMNS):
+                stop = start + PRODUCT_COLUMNS
+                product_DD[start:stop, start:].addmm_(y_BD[:, start:stop].T, y_BD[:, start:])
+        for start in range(PRODUCT_COLUMNS, d, PRODUCT_COLUMNS):
+            stop = start + PRODUCT_COLUMNS
+            product_DD[start:stop, :start] = product_DD[:start, start:stop].T
+        return product_DD
 
     @cached_property
     def gram_SS(self) -> Tensor:
@@ -141,31 +150,6 @@ class Cloud:
         """First and second moments of unit vectors, by coordinate."""
         blocks = torch.split(self.x, self._sum_rows)
         return UnitSums(*_totals(_unit_sums(block_BD.double()) for block_BD in blocks))
-
-    def product(self, precision: torch.dtype = torch.float64) -> Tensor:
-        """Σ y yᵀ `[D, D]` over centred embeddings y: products in `precision`, sums in float64.
-
-        Only the blocks on and above the diagonal are computed.
-        """
-        d, exact = self.d, precision == torch.float64
-        product_DD = self.mean_D.new_zeros(d, d)
-        fits = exact or 2.0**-26 < self.shrink < 2.0**26  # squares leave float32's range early
-        factor = 1.0 if fits else self.shrink / self.unit
-        with torch.autocast(product_DD.device.type, enabled=False):
-            for y_BD in self._centred_blocks(PRODUCT_ROWS if exact else 4 * PRODUCT_ROWS):
-                if not exact:
-                    y_BD = (y_BD if fits else y_BD * factor).to(precision)
-                for start in range(0, d, PRODUCT_COLUMNS):
-                    stop = start + PRODUCT_COLUMNS
-                    rows_CB, columns_BE = y_BD[:, start:stop].T, y_BD[:, start:]
-                    if exact:
-                        product_DD[start:stop, start:].addmm_(rows_CB, columns_BE)
-                    else:
-                        product_DD[start:stop, start:] += rows_CB @ columns_BE
-        for start in range(PRODUCT_COLUMNS, d, PRODUCT_COLUMNS):
-            stop = start + PRODUCT_COLUMNS
-            product_DD[start:stop, :start] = product_DD[:start, start:stop].T
-        return product_DD if fits else product_DD / factor**2
 
     @property
     def _sum_rows(self) -> int:

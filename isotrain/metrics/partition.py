@@ -10,7 +10,6 @@ from isotrain.arguments import checked
 from isotrain.geometry.cloud import Cloud
 
 BLOCK = 1 << 19  # projections held at once: 4 MB, which stay in cache
-ROWS = 256  # embeddings that are centred at once, likewise
 
 
 @checked
@@ -19,7 +18,6 @@ def partition(
     signs: Literal["both", "as_is"] = "both",
     log: bool = True,
     directions: Tensor | None = None,
-    precision: Literal["double", "mixed"] = "double",
 ) -> Tensor:
     """ln I(W) of `x [N, D]`; in (−∞, 0], 0 = isotropic (I itself for `log=False`).
 
@@ -32,11 +30,6 @@ def partition(
 
     `signs="as_is"` takes each direction once, as it comes: defined for given directions only, as
     the sign of an eigenvector is the solver's choice.
-
-    `precision="mixed"` takes products of centred embeddings in float32 and puts the mean back in
-    float64. With r the largest distance from the mean, ln I is off by less than 3e-7·max(r, 1) on
-    given directions and 2e-6·max(r, 1) on eigenvectors (measured on 400 clouds). Not for r beyond
-    1e4, nor where torch takes float32 products in TF32 or bfloat16.
 
     Raises:
         ValueError: as_is without directions; directions that are not unit columns `[D, J]`.
@@ -59,54 +52,32 @@ def partition(
         if not bool(((directions.norm(dim=0) - 1.0).abs() <= 1e-3).all()):
             raise ValueError("directions must be unit columns; divide each by its norm")
     scale = 0.5 / cloud.shrink  # a power of two, so exact: avoids overflow of squares
-    width = max(1, BLOCK // n)
-    if precision == "mixed":
-        width = max(64, width // 64 * 64)  # others take twice as long in float32
-        centre_D = cloud.mean_D / (cloud.unit * scale)
-        blocks = (x_BD.double() / scale - centre_D for x_BD in torch.split(cloud.x, ROWS))
-        delta_ND = torch.cat([delta_BD.float() for delta_BD in blocks])
-    else:
-        delta_ND = cloud.rows / scale
-        centre_D = delta_ND.new_zeros(d)
-    direction_DJ = directions
-    if direction_DJ is None:
-        if precision == "mixed" and n >= d:
-            gram_SS = _product(delta_ND.T, delta_ND).double() + n * torch.outer(centre_D, centre_D)
-        else:
-            gram_SS = cloud.uncentred_gram_SS
-        direction_DJ = _eigenvectors(gram_SS.detach(), cloud, scale)
+    scaled_ND = cloud.rows / scale
+    direction_DJ = directions if directions is not None else _eigenvectors(cloud, scale)
     parts = []
-    for block_DJ in torch.split(direction_DJ, width, dim=1):
-        product_NJ = _product(delta_ND, block_DJ.to(delta_ND.dtype))
-        shift_J = centre_D @ block_DJ * scale
-        parts.append(_log_sum_exp(product_NJ, scale) + shift_J)
+    for block_DJ in torch.split(direction_DJ, max(1, BLOCK // n), dim=1):
+        product_NJ = scaled_ND @ block_DJ
+        parts.append(_log_sum_exp(product_NJ, scale))
         if signs == "both":
-            parts.append(_log_sum_exp(-product_NJ, scale) - shift_J)
+            parts.append(_log_sum_exp(-product_NJ, scale))
     if directions is None and direction_DJ.shape[1] < d:
-        parts.append(centre_D.new_tensor([math.log(n)]))
+        parts.append(scaled_ND.new_tensor([math.log(n)]))
     log_f = torch.cat(parts)
     value = (log_f.min() - log_f.max()).clamp(max=0.0)
     return value if log else value.exp()
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Matrix product in the precision of its factors, even under autocast."""
-    with torch.autocast(a.device.type, enabled=False):
-        return a @ b
-
-
 def _log_sum_exp(p_NJ: Tensor, scale: float) -> Tensor:
-    """ln Σ_i exp(scale·p_ij), in float64; the exponentials in the precision of `p`."""
+    """ln Σ_i exp(scale·p_ij)."""
     largest_J = p_NJ.detach().amax(dim=0)
-    # Past 1e30 every term but the largest is 0 with or without the bound, and float32 holds it.
-    sum_J = (p_NJ - largest_J).mul_(min(scale, 1e30)).exp_().sum(dim=0)
-    return sum_J.double().log() + largest_J.double() * scale
+    sum_J = (p_NJ - largest_J).mul_(scale).exp_().sum(dim=0)
+    return sum_J.log() + largest_J * scale
 
 
-def _eigenvectors(gram_SS: Tensor, cloud: Cloud, scale: float) -> Tensor:
+def _eigenvectors(cloud: Cloud, scale: float) -> Tensor:
     """Eigenvectors `[D, J]` of XᵀX with a non-zero eigenvalue, by either Gram matrix."""
     n, d = cloud.shape
-    value, direction_DJ = torch.linalg.eigh(gram_SS)
+    value, direction_DJ = torch.linalg.eigh(cloud.uncentred_gram_SS.detach())
     if n >= d:
         return direction_DJ
     is_nonzero = value > value[-1] * n * torch.finfo(value.dtype).eps

@@ -230,7 +230,7 @@ class LayerProbe(Analysis):
                 "n_rows": cloud.n,
                 "isoscore_corrected": float(isoscore_corrected(cloud)),
                 "mean_cosine": float(mean_cosine(cloud)),
-                "ln_partition": float(partition(cloud, precision="mixed")),
+                "ln_partition": float(partition(cloud)),
                 "ln_partition_null": float(partition_null(cloud)["median"]),
             }
         best = min(records, key=lambda r: r["held_out_loss"])

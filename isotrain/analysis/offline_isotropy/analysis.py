@@ -255,7 +255,7 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
     square_M = torch.cat([x_BD.double().square().sum(dim=1) for x_BD in torch.split(x_MD, BLOCK)])
     rms = float(square_M.mean().sqrt())
     cloud = Cloud(x_MD)  # computes what the metrics share once
-    log_value = float(partition(cloud, precision="mixed"))
+    log_value = float(partition(cloud))
     try:
         band = gaussian_null(n, d, rms)
         chance: tuple[float | None, ...] = band.low, band.median, band.high
@@ -265,7 +265,7 @@ def shape_of(x_MD: Tensor) -> dict[str, Cell]:
         "n_rows": n,
         "rms_norm": rms,
         "mean_cosine": float(mean_cosine(cloud)),
-        "isoscore": float(isoscore(cloud, precision="mixed")),
+        "isoscore": float(isoscore(cloud)),
         "partition": math.exp(log_value),
         "ln_partition": log_value,
         **dict(zip(("chance_low", "chance", "chance_high"), chance, strict=True)),
