@@ -137,7 +137,10 @@ def isotropy_of(
     """All measured values, `shown` metrics first, then those of training batches."""
     titles, training_curves = view_titles(result), isotropy_series(rows, source=TRAINING)
     order = [v for v in ("tokens", *VIEWS) if layers_of(curves, v) or layers_of(training_curves, v)]
-    views = {view: _view_title(rows, curves, view, titles) for view in dict.fromkeys(order)}
+    views = {
+        view: _view_title(titles[view], n_rows(curves, view), n_rows(training_curves, view))
+        for view in dict.fromkeys(order)
+    }
     isotropy = Isotropy({}, views, [], [])
     for source_curves, note in ((curves, ""), (training_curves, ", training batches")):
         names = [m for m in measured(source_curves) if not m.endswith(NUMBERED)]
@@ -163,9 +166,10 @@ def isotropy_of(
     return isotropy
 
 
-def _view_title(rows: Rows, curves: Curves, view: str, titles: Mapping[str, str]) -> str:
-    size = n_rows(rows, [curve for curve in curves if curve.view == view])
-    return f"{titles[view]}, {size}" if size else titles[view]
+def _view_title(title: str, size: str, training_size: str) -> str:
+    """A view with its numbers of embeddings, on dev and in training batches."""
+    of_training = f"; training batches, {training_size}" if training_size else ""
+    return (f"{title}, {size}" if size else title) + of_training
 
 
 def _columns(values: Series) -> dict[str, list[float]]:

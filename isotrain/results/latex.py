@@ -56,8 +56,10 @@ def latex(result: Result) -> str:
     for task in result.study.tasks:
         has_collapsed = any(run.degenerate for run in result.runs if run.task == task)
         for kind in result.kinds:
-            if (by_score := result.table(task, kind)) and (kind == ALL or has_collapsed):
-                tables.append(_table(result, task, list(by_score.values()), kind))
+            scores = list(result.table(task, kind).values())
+            has_methods = any(row.baseline for rows in scores for row in rows)
+            if has_methods and (kind == ALL or has_collapsed):
+                tables.append(_table(result, task, scores, kind))
     return TEMPLATES.get_template("table.tex.j2").render(tables=tables)
 
 

@@ -84,13 +84,10 @@ def sites_of(curves: Iterable[CurveKey]) -> list[str]:
     return sorted({curve.where for curve in curves if curve.view not in VIEWS})
 
 
-def n_rows(rows: Rows, curves: Iterable[CurveKey]) -> str:
-    """Number of embeddings behind some curves, as text; empty if not logged."""
-    keys = {curve._replace(metric=COUNTS[0]).text for curve in curves}
-    counts = {
-        int(row[key]) for row in rows for key in keys if not math.isnan(row.get(key, math.nan))
-    }
-    return size_range(counts)
+def n_rows(curves: Mapping[CurveKey, Series], view: str) -> str:
+    """Number of embeddings behind the curves of a view, as text; empty if not logged."""
+    counts = [values for c, values in curves.items() if (c.metric, c.view) == (COUNTS[0], view)]
+    return size_range({int(n) for values in counts for _, n in values if math.isfinite(n)})
 
 
 def by_n(curves: Mapping[CurveKey, Series]) -> dict[int, list[CurveKey]]:

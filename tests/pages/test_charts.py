@@ -99,6 +99,14 @@ def test_every_value_of_every_layer_is_in_the_heat_map():
     assert (at["y"]["field"], at["y"]["sort"]) == ("layer", "descending")  # layer 0 below
 
 
+def test_views_name_the_embeddings_of_dev_and_those_of_training_batches():
+    key = "train_isotropy/{}/layer_01/cls"
+    rows = [*ROWS, {"step": 9, key.format("n_rows"): 8, key.format("mean_cosine"): 0.25}]
+    found = isotropy(rows).views
+    assert found["cls"] == "first token (CLS), N = 640; training batches, N = 8"
+    assert found["mean"] == "mean of tokens, N = 640"
+
+
 def test_sites_with_the_input_dashed_and_their_null_bands():
     spec = site_chart(isotropy(ROWS))
     sides = {"pooled, layer input": "before", "pooled, output": "after"}

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.results.small_tables import STUDY, lost, one_degenerate, runs, tex
+from isotrain.results.latex import latex
+from tests.results.small_tables import STUDY, lost, one_degenerate, result, runs, tex
 from tests.stored_texts import same_text
 
 DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}%s\end{document}"
@@ -64,3 +65,11 @@ def test_latex_compiles_no_wider_than_the_text(tmp_path, name):
 def test_latex_says_what_its_numbers_are():
     chosen = [run._replace(select="best", n_candidates=7) for run in runs()]
     same_text("tables_latex.txt", tex(one_degenerate()) + tex(chosen))
+
+
+def test_a_task_of_which_no_run_has_a_score_has_no_table():
+    """Only its chance level is known."""
+    whole = result(runs())
+    rows = [row._replace(baseline="" if row.task == "wic" else row.baseline) for row in whole.rows]
+    assert latex(whole).count(r"\begin{table}") == 2
+    assert latex(whole._replace(rows=rows)).count(r"\begin{table}") == 1

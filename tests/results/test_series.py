@@ -2,12 +2,7 @@
 
 import pytest
 
-from isotrain.results.series import (
-    End,
-    chance,
-    end_of,
-    n_rows,
-)
+from isotrain.results.series import End, chance, end_of, isotropy_series, n_rows
 from isotrain.runs.keys import CurveKey
 from tests.pages.small_run import clouds, evaluation
 
@@ -15,10 +10,13 @@ ROWS = [evaluation(0, clouds()), {"step": 1, "train/loss": 0.7}, evaluation(20, 
 
 
 def test_n_of_places_that_differ_is_a_range_and_nan_is_none():
-    curves = [CurveKey("lid", "layer_00", "cls"), CurveKey("lid", "layer_00", "tokens")]
-    assert n_rows(ROWS, curves) == "N = 640 to 2,048"
-    assert n_rows(ROWS, curves[:1]) == "N = 640"
-    assert n_rows([{"step": 0, "isotropy/n_rows/layer_00/cls": float("nan")}], curves) == ""
+    n_of_layers = (640.0, 9.0, float("nan"))
+    key = "isotropy/n_rows/layer_0{}/cls"
+    rows = [{"step": 0} | {key.format(k): n for k, n in enumerate(n_of_layers)}]
+    assert n_rows(isotropy_series(rows), "cls") == "N = 9 to 640"
+    assert n_rows(isotropy_series(ROWS), "cls") == "N = 640"
+    assert n_rows(isotropy_series(ROWS), "mean") == "N = 640"
+    assert n_rows(isotropy_series([{"step": 0, key.format(0): float("nan")}]), "cls") == ""
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,8 @@ class Contextuality(Analysis):
         yield Part("layers", lambda: self._layers(subject, draw(), base))
         if self.words or self.ranked_words:
             yield Part("words", lambda: self._words(subject, draw(), base))
-        if subject.encoder.tokenizer.cls_token_id is not None:
+        has_cls = subject.encoder.tokenizer.cls_token_id is not None
+        if has_cls and subject.encoder.n_blocks > 0:  # word vectors have none for it
             yield Part("cls", lambda: self._cls(subject, draw()))
 
     def _layers(self, subject: Subject, corpus: _EncodedCorpus, base: Any) -> PartResult:

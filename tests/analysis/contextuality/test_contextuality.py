@@ -19,6 +19,7 @@ from isotrain.analysis.jackknife import (
     occurrences,
     self_similarity,
 )
+from isotrain.encoders.static import TableEncoder
 from isotrain.metrics.intra_sentence_similarity import intra_sentence_similarity
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import LocalSource
@@ -305,3 +306,12 @@ def test_minilm_on_snli(subject_of):
     above = [record["intra_sentence_above_shuffled"] for record in layers]
     assert abs(above[0]) < 0.02
     assert above[-1] == max(above) > 0.2
+
+
+def test_word_vectors_have_no_row_for_cls(measured):
+    """Theirs is a zero vector, which is no embedding of a sentence."""
+    tokenizer = tiny().tokenizer
+    vectors = TableEncoder(torch.eye(len(tokenizer)), tokenizer, "one dimension a word")
+    assert {"layer", "word"} <= {*measured(encoder=vectors)}
+    assert "cls" in measured()
+    assert "cls" not in measured(encoder=vectors)
