@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 from isotrain.arguments import check_kind, invalid
 from isotrain.console import nearest
 
-SEVERAL = ("objective", "metric", "logger", "callbacks")  # any number of them, by name
 OF_HYDRA = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 RECORDED = re.compile(  # targets that a record may name, besides those of allowed packages
     r"isotrain\.((tasks|tasks\.data|encoders|transforms|objectives|metrics|training\.loggers)\.\w+"

@@ -22,7 +22,7 @@ from isotrain.results.readings import base_of, label, readings, view_titles
 from isotrain.results.result import Result
 from isotrain.results.series import sites_of
 from isotrain.results.statistics import FEWEST_SEEDS
-from isotrain.results.verdicts import faults, task_answers, task_score
+from isotrain.results.verdicts import faults, is_equivalent, task_answers, task_score
 from isotrain.results.words import (
     caption,
     collapsed_runs,
@@ -74,11 +74,11 @@ def write_study_page(folder: Path, result: Result, figures: bool = False) -> Pat
             if (reading := readings().get(base_of(metric)))
         },
         caption=caption,
+        is_equivalent=is_equivalent,
         is_share=is_share,
         mean_text=mean_text,
         difference_text=difference_text,
         margin_text=margin_text,
-        cloud_name=cloud_name,
         fewest=FEWEST_SEEDS,
     )
     replace_text(folder / "study.html", text)

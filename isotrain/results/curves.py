@@ -18,7 +18,6 @@ class Curve(NamedTuple):
     method: str
     key: CurveKey
     points: Mapping[float, Summary]  # by step
-    n_rows: int = 0  # N of each evaluation; 0 where it is not known
     end: Summary | None = None  # of the weights that the runs kept
 
 
@@ -46,9 +45,8 @@ def isotropy_curves(runs: Sequence[Run], metrics: Collection[str]) -> list[Curve
         keys = {key: text for text in {*points, *finals} if (key := read_key(text))}
         for key, text in sorted(keys.items()):
             summaries = {step: summarize(values) for step, values in sorted(points[text].items())}
-            n_rows = max(run.n_rows(text) or 0 for run in method_runs)
             end = summarize(finals[text]) if text in finals else None
-            curves.append(Curve(task, method, key, summaries, n_rows, end))
+            curves.append(Curve(task, method, key, summaries, end))
     return curves
 
 

@@ -119,6 +119,6 @@ def _score_cells(runs: Sequence[Run]) -> tuple[str, ...]:
 def _row(runs: Sequence[Run], key: str) -> Row:
     """Mean of a score over the seeds that have it."""
     members = [run for run in runs if key in run.scores]
-    sizes = sorted({run.shown.get(key) or run.n_rows(key) or 0 for run in members})
+    sizes = sorted({run.shown.get(key, 0) for run in members})
     summary = summarize([run.scores[key] for run in members])[:5] if members else (0, math.nan)
     return Row(ALL, runs[0].task, key, runs[0].method, " or ".join(map(str, sizes)), *summary)

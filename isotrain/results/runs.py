@@ -39,7 +39,6 @@ class Run(NamedTuple):
     code: str = ""  # commit, with + for uncommitted changes
     finished_at: str = ""
     data: str = ""  # revision of the data set
-    sizes: Mapping[str, int] = {}  # examples of each split
     select: str = ""  # last | best | holdout: which weights were scored
     n_candidates: int = 0  # checkpoints that the weights were selected from
     limited: str = ""  # the scored examples, if not all of a split
@@ -59,13 +58,6 @@ class Run(NamedTuple):
     def name(self) -> str:
         """Its folder, relative to the output folder."""
         return f"{self.folder.parent.name}/{self.folder.name}"
-
-    def n_rows(self, key: str) -> int | None:
-        """Number of examples of a score; None if unknown."""
-        if counts := counted_by(key):
-            n = self.scores.get(counts)
-            return None if n is None else int(n)
-        return self.sizes.get(SPLITS.get(key.partition("/")[0], ""))
 
     def is_best_of(self, key: str) -> bool:
         """Whether a score was used to select its weights, and so is the best of several."""
@@ -134,7 +126,6 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, method: str, seed
         code=_code(result),
         finished_at=str(result.get("finished_at", "")),
         data=str(result.get("data", "")),
-        sizes=sizes,
         select=str(result.get("select", "")),
         n_candidates=int(result.get("n_candidates", 0)),
         limited=limited_text(result),

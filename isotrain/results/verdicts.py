@@ -35,11 +35,6 @@ class Line(NamedTuple):
     isotropy: list[float | None]
 
     @property
-    def is_equivalent(self) -> bool:
-        """Whether the score is equivalent within the margin; only scores are tested."""
-        return is_equivalent(self.row)
-
-    @property
     def both_ci_contains_zero(self) -> bool:
         """Whether the CI over seeds and examples contains 0."""
         low, high = self.row.both_low, self.row.both_high

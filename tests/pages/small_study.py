@@ -66,7 +66,6 @@ def runs_of(tasks=TASKS, methods=tuple(EFFECT), seeds=range(8), at=PLACES):
                         folder=Path(f"{task}/{method}-0123456789"),
                         code="1784da9",
                         finished_at=f"2031-02-0{1 + seed % 8}T04:05:06",
-                        sizes={"dev": sizes[0], "test": sizes[1]},
                     )
                 )
     return found
@@ -112,8 +111,7 @@ def curves_of(tasks=TASKS, methods=tuple(EFFECT), n=8, at=PLACES, steps=(0, 85, 
                     mean, half = isotropy(curve_key, method, step / steps[-1]), 0.002 + step / 2e4
                     ends = (mean - half, mean + half) if n > 1 else (None, None)
                     points[step] = Summary(n, mean, 0.01, *ends, None)
-                n_rows = {"cls": 638, "mean": 638}.get(curve_key.view, 2048)
-                found.append(Curve(task, method, curve_key, points, n_rows, points[steps[-1]]))
+                found.append(Curve(task, method, curve_key, points, points[steps[-1]]))
     return found
 
 

@@ -339,9 +339,7 @@ def test_the_frame_has_a_column_a_field_and_csv_every_digit():
 
 def test_runs_have_a_line_each():
     found, more = runs(), [{"task.form": str(k % 2)} for k in range(8)]
-    found[0] = found[0]._replace(
-        degenerate="one class", scores={"val/loss": 0.25}, sizes={"dev": 9}
-    )
+    found[0] = found[0]._replace(degenerate="one class", scores={"val/loss": 0.25})
     lines = list(csv.DictReader(io.StringIO(csv_text(runs_frame(found, more)))))
     assert (len(lines), lines[0]["collapsed"], lines[5]["task.form"]) == (8, "one class", "1")
     assert (lines[0]["val/accuracy"], lines[3]["val/accuracy"]) == ("", "0.62")

@@ -16,12 +16,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrain.analysis.data_sets import (
-    NO_GOLD,
     PLACES,
     TEST_SETS,
     TEXTS,
     Corpus,
     read_corpus,
+    readable_sets,
     sts_pairs,
 )
 from isotrain.analysis.encode import (
@@ -57,22 +57,6 @@ from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
 
 
-def extreme_shares(x_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Share `[D]` of embeddings with their smallest entry in each dimension, and their largest.
-
-    Each sums to 1 and is near 1/D if no dimension dominates. Ties count for the first of their
-    dimensions. Luo 2020.
-
-    >>> low, high = extreme_shares(torch.tensor([[-9.0, 0.0, 1.0], [-8.0, 3.0, 1.0]]))
-    >>> low.tolist(), high.tolist()
-    ([1.0, 0.0, 0.0], [0.0, 0.5, 0.5])
-    """
-    n, d = x_ND.shape
-    at_2N = x_ND.argmin(dim=1), x_ND.argmax(dim=1)
-    low_D, high_D = (torch.bincount(at_N, minlength=d).double() / n for at_N in at_2N)
-    return low_D, high_D
-
-
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
     """Standard error of the share of hits among embeddings, over sentences.
 
@@ -91,22 +75,22 @@ def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
 def search_records(tails: Search) -> list[Record]:
     """One record per layer; over the layers above the embeddings, one per outlier.
 
-    `layer` names the dimensions that most often hold a token's smallest and largest entry, the one
-    with the most extreme mean, and the one that contributes most to the mean cosine. Errors of
-    shares are over sentences, each with all its layers.
+    `layer` names the dimensions that most often hold a token's smallest and largest entry (ties
+    count for the first one), the one with the most extreme mean, and the one that contributes most
+    to the mean cosine. Errors of shares are over sentences, each with all its layers. Luo 2020.
     """
     sentence_N = tails.sample.sentence_N
     x_LND = [torch.from_numpy(x_ND) for x_ND in tails.rows_LND]
-    share_2LD = torch.stack([torch.stack(extreme_shares(x_ND)) for x_ND in x_LND], dim=1)
     at_2LN = torch.stack([torch.stack([x.argmin(dim=1), x.argmax(dim=1)]) for x in x_LND], dim=1)
 
-    def share(name: str, share_D: Tensor, at_LN: Tensor, i: int) -> dict[str, Cell]:
-        error = share_error((at_LN == i).double().mean(dim=0), sentence_N)
-        return {f"{name}_share": float(share_D[i]), f"{name}_share_error": error}
+    def share(name: str, at_LN: Tensor, i: int) -> dict[str, Cell]:
+        hit_N = (at_LN == i).double().mean(dim=0)
+        error = share_error(hit_N, sentence_N)
+        return {f"{name}_share": float(hit_N.mean()), f"{name}_share_error": error}
 
     records: list[Record] = []
     for layer, (x_ND, score_D) in enumerate(zip(x_LND, tails.score_LD, strict=True)):
-        min_dim, max_dim = (int(share_D.argmax()) for share_D in share_2LD[:, layer])
+        min_dim, max_dim = (int(at_N.bincount().argmax()) for at_N in at_2LN[:, layer])
         mean_dim, cosine = int(score_D.abs().argmax()), outlier_dims(x_ND, n_top=1)
         records.append(
             {
@@ -115,9 +99,9 @@ def search_records(tails: Search) -> list[Record]:
                 "n_rows": len(x_ND),
                 "n_sentences": len(torch.unique(sentence_N)),
                 "minimum_dimension": min_dim,
-                **share("minimum", share_2LD[0, layer], at_2LN[0, layer, None], min_dim),
+                **share("minimum", at_2LN[0, layer, None], min_dim),
                 "maximum_dimension": max_dim,
-                **share("maximum", share_2LD[1, layer], at_2LN[1, layer, None], max_dim),
+                **share("maximum", at_2LN[1, layer, None], max_dim),
                 "mean_dimension": mean_dim,
                 "mean_score": float(score_D[mean_dim]),
                 "n_beyond": int((score_D.abs() > tails.threshold).sum()),
@@ -126,7 +110,7 @@ def search_records(tails: Search) -> list[Record]:
             }
         )
     score_LD = above(tails.score_LD)
-    low, high = ((above(s).mean(dim=0), above(at)) for s, at in zip(share_2LD, at_2LN, strict=True))
+    low_LN, high_LN = map(above, at_2LN)
     outliers = [
         {
             "kind": "outlier",
@@ -135,8 +119,8 @@ def search_records(tails: Search) -> list[Record]:
             "layers_beyond": int((score_LD[:, i].abs() > tails.threshold).sum()),
             "n_layers": len(score_LD),
             "mean_score": float(score_LD[:, i].mean()),
-            **share("minimum", *low, i),
-            **share("maximum", *high, i),
+            **share("minimum", low_LN, i),
+            **share("maximum", high_LN, i),
         }
         for rank, i in enumerate(tails.dims, start=1)
     ]
@@ -368,19 +352,16 @@ def sts_records(
     Sentences are means of all their tokens; `most` pairs of a test split are sampled. Whitening is
     fitted on the sentences of STS-B's train split that occur in no set.
     """
-    test_pairs = {name: sts_pairs(subject.source, PLACES[name].data_set, "test") for name in sets}
+    test_pairs, reasons = readable_sets(subject.source, sets)
     records: list[Record] = [
-        {"kind": "sts left out", "set": name, "why": NO_GOLD}
-        for name, test_set in test_pairs.items()
-        if not len(test_set.gold_P)
+        {"kind": "sts left out", "set": name, "why": why} for name, why in reasons.items()
     ]
     texts: dict[str, int] = {}
     pairs = {}
     for name, (sentences, *sides, gold_P) in test_pairs.items():
-        if n := len(gold_P):
-            idx = np.array(subsample(range(n), most, subject.seed))
-            numbers = [[texts.setdefault(sentences[i], len(texts)) for i in s[idx]] for s in sides]
-            pairs[name] = torch.tensor(numbers), gold_P[idx]
+        idx = np.array(subsample(range(len(gold_P)), most, subject.seed))
+        numbers = [[texts.setdefault(sentences[i], len(texts)) for i in s[idx]] for s in sides]
+        pairs[name] = torch.tensor(numbers), gold_P[idx]
     train = sts_pairs(subject.source, PLACES[STS_FIT].data_set, "train").sentences
     order = hashed_order(len(train), subject.seed).tolist()
     fit = [train[i] for i in order if train[i] not in texts][: None if most is None else 2 * most]

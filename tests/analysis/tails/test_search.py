@@ -1,12 +1,14 @@
 """Which dimensions are extreme, and which are outliers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import zscore
 
 from isotrain.analysis.outliers import mean_scores, outlier_dimensions
-from isotrain.analysis.tails.analysis import extreme_shares, share_error
+from isotrain.analysis.tails.analysis import search_records, share_error
 
 
 def draw(*shape, seed=0):
@@ -14,10 +16,25 @@ def draw(*shape, seed=0):
 
 
 def test_shares_against_a_loop():
-    rows = draw(60, 5)
-    for share_D, extreme in zip(extreme_shares(rows), (min, max), strict=True):
-        at = [row.index(extreme(row)) for row in rows.tolist()]
-        assert share_D.tolist() == pytest.approx([at.count(i) / 60 for i in range(5)])
+    """Of a layer the commonest dimension; of an outlier all layers above the embeddings."""
+    x_LND = draw(3, 60, 5)
+    x_LND[:, :, 2] -= 2.0
+    x_LND[:, :, 4] += 2.0
+    sample = SimpleNamespace(sentence_N=torch.arange(60) // 4)
+    found = SimpleNamespace(
+        sample=sample, rows_LND=x_LND.numpy(), score_LD=draw(3, 5), threshold=1.0, dims=[4, 2]
+    )
+    records = search_records(found)
+    for name, extreme in (("minimum", min), ("maximum", max)):
+        at = [[row.index(extreme(row)) for row in x_ND.tolist()] for x_ND in x_LND]
+        for layer in range(3):
+            counts = [at[layer].count(i) for i in range(5)]
+            assert records[layer][f"{name}_dimension"] == counts.index(max(counts))
+            assert records[layer][f"{name}_share"] == pytest.approx(max(counts) / 60)
+        for record in records[3:]:
+            n = sum(of_layer.count(record["dimension"]) for of_layer in at[1:])
+            assert record[f"{name}_share"] == pytest.approx(n / 120)
+    assert [record["dimension"] for record in records[3:]] == [4, 2]
 
 
 def test_scores_are_z_scores_of_scipy():
