@@ -34,8 +34,7 @@ def evaluate(
     as_json: bool = False,
 ) -> int:
     """The exit code of `isotrain evaluate`."""
-    scores, n_rows, lost = evaluated(folder, overrides, config_dir)
-    notes = [f"input: {lost}"] if lost else []
+    scores, n_rows, notes = evaluated(folder, overrides, config_dir)
     if as_json:
         print_json([(job_of(folder), "finished", scores)], notes)
         return 0
@@ -47,8 +46,10 @@ def evaluate(
 
 def evaluated(
     folder: Path, overrides: Sequence[str], config_dir: str | None = None
-) -> tuple[dict[str, float], dict[str, int], str]:
-    """Scores of a finished run with its weights, number of examples, and what was cut of them.
+) -> tuple[dict[str, float], dict[str, int], list[str]]:
+    """Scores of a finished run with its weights, number of examples, and what to know of them.
+
+    The loss of a regression is left out where the scale of its labels is that of other data.
 
     Raises:
         UserError: it is none, its data are gone, or it cannot be evaluated with the overrides.
@@ -97,7 +98,12 @@ def evaluated(
                 scores |= scores_of(trainer, ("test/",))
         except (ValueError, RuntimeError, OSError) as error:
             raise PlanError(f"{folder} cannot be evaluated so: {error}") from error
-    return scores, data.n_rows, lost_text(lost)
+    notes = [f"input: {text}"] if (text := lost_text(lost)) else []
+    scale = module.task.labels() if not classes else ""
+    if scale and scale != result["labels"]:
+        scores = {key: value for key, value in scores.items() if not key.endswith("/loss")}
+        notes.append(f"no loss: {scale}, and in the run {result['labels']}")
+    return scores, data.n_rows, notes
 
 
 def composed_again(

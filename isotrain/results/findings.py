@@ -95,23 +95,30 @@ def warnings(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
 
 
 def unlike(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
-    """Isotropy layers whose queue is unlike the embeddings of the last evaluation.
+    """The isotropy layer that is frozen on a queue unlike the embeddings of the last evaluation.
 
-    That is a gap above `FAR`, or a spread above `FAR` or below its inverse.
+    That is a gap above `FAR`, or a spread above `FAR` or below its inverse. It is the first layer:
+    those behind it are fitted on embeddings of the current weights, as `refit` ones are.
     """
     config = result.get("config") or {}
     layer = config.get("isotropy") or {}
-    if layer.get("stats") == "start" and layer.get("eval_stats") == "refit":
+    if layer.get("eval_stats") != "frozen" or layer.get("stats") == "start":
         return []  # its map does not come from the queue
     n = (config.get("data") or {}).get("batch_size", FEW_OF_BATCH)
     small = n if n < FEW_OF_BATCH else None
     end = end_of(result, rows).step
     findings = []
-    for site in sorted({key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}):
+    sites = {key.split("/")[1] for row in rows for key in row if key.endswith(GAP)}
+    for site in sorted(sites, key=_forward)[:1]:
         gap, spread = (at(series(rows, f"val/{site}{name}"), end) for name in (GAP, SPREAD))
         if gap > FAR or spread > FAR or spread < 1 / FAR:  # false for NaN
             findings.append(finding("unlike", site=site, gap=gap, spread=spread, small_batch=small))
     return findings
+
+
+def _forward(site: str) -> tuple[bool, bool, int, str]:
+    """A key that sorts sites in the order of the forward pass: layers, tokens, pooled."""
+    return site == "pooled", site == "tokens", len(site), site
 
 
 def selection(result: Mapping[str, Any]) -> list[Finding]:

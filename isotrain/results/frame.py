@@ -312,7 +312,10 @@ def _untrained(
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
     """Gain of the baseline by fine-tuning, paired by seed; n = 0 unless its CI shows a gain."""
-    sign = -1 if score.partition("/")[2] in LOSSES else 1
+    is_lower_better = score.partition("/")[2] in LOSSES or any(
+        run.mode == "min" and score in (run.monitor, run.twin) for run in base
+    )
+    sign = -1 if is_lower_better else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [end[score] - start[score] for end, start in pairs if score in end and score in start]
     summary = summarize(gains) if gains else NO_SEEDS

@@ -39,6 +39,7 @@ class Run(NamedTuple):
     code: str = ""  # commit, with + for uncommitted changes
     finished_at: str = ""
     data: str = ""  # revision of the data set
+    mode: str = "max"  # max | min: which values of the monitored score are better
     select: str = ""  # last | best | holdout: which weights were scored
     n_candidates: int = 0  # checkpoints that the weights were selected from
     limited: str = ""  # the scored examples, if not all of a split
@@ -126,6 +127,7 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, method: str, seed
         code=_code(result),
         finished_at=str(result.get("finished_at", "")),
         data=str(result.get("data", "")),
+        mode=str(result.get("mode", "max")),
         select=str(result.get("select", "")),
         n_candidates=int(result.get("n_candidates", 0)),
         limited=limited_text(result),

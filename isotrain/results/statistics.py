@@ -125,7 +125,7 @@ def seeds_needed(
 ) -> int:
     """Approximate number of seeds to detect a difference among m comparisons with a given power.
 
-    Detection means p < 0.05/m, Holm's strictest step: the least n ≥ 2 with
+    Detection means p < 0.05/m, Holm's strictest step: the least n ≥ 3 with
     P(T² > t²) ≥ power, where t is the 1 − 0.025/m quantile of Student's t with n − 1 degrees of
     freedom and T² noncentral F with 1 and n − 1, its noncentrality n·(difference/sd)²; `sd` is
     that of the paired differences. From 8 to 40 seeds the sign-flip test is used; its power is
@@ -144,7 +144,8 @@ def seeds_needed(
     27
     """
     level, effect = LEVEL / n_comparisons, difference / sd
-    n = max(2, int(((float(-ndtri(level / 2)) + float(ndtri(power))) / effect) ** 2))  # a minimum
+    least = int(((float(-ndtri(level / 2)) + float(ndtri(power))) / effect) ** 2)
+    n = max(FEWEST_SEEDS, least)
     while (
         1 - ncfdtr(1, n - 1, n * effect**2, stdtrit(n - 1, 1 - level / 2) ** 2) < power
         or FLIPS * smallest_p(n) > level

@@ -135,6 +135,8 @@ class Classification(TextTask):
         """The scores over all examples: accuracy and F1 in [0, 1], Matthews' in [−1, 1]."""
         from torchmetrics import MetricCollection, classification  # checks need not wait for it
 
+        from isotrain.tasks.correlation import Matthews
+
         n = self.n_classes
         factories: Mapping[Score, Callable[[], Any]] = {
             "accuracy": lambda: classification.MulticlassAccuracy(num_classes=n, average="micro"),
@@ -143,7 +145,7 @@ class Classification(TextTask):
                 if n == 2
                 else classification.MulticlassF1Score(num_classes=n, average="macro")
             ),
-            "matthews": lambda: classification.MulticlassMatthewsCorrCoef(num_classes=n),
+            "matthews": lambda: Matthews(num_classes=n),
         }
         return MetricCollection({name: factories[name]() for name in self.scores})
 

@@ -1,7 +1,7 @@
 """Regression of a score on a text or a pair of texts."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import torch
@@ -156,7 +156,11 @@ class Regression(TextTask):
 
         from isotrain.tasks.correlation import Pearson, Spearman, SpearmanWithin
 
-        classes = {"spearman": Spearman, "pearson": Pearson, "spearman_within": SpearmanWithin}
+        classes: Mapping[Score, Callable[[], Any]] = {
+            "spearman": Spearman,
+            "pearson": Pearson,
+            "spearman_within": SpearmanWithin,
+        }
         with warnings.catch_warnings():  # rank correlation has to keep every score: intended
             warnings.filterwarnings("ignore", message=".*will save all targets.*")
             return MetricCollection({name: classes[name]() for name in self.scores})

@@ -119,10 +119,27 @@ def test_a_layer_that_is_frozen_by_other_embeddings_than_those_of_dev_is_reporte
     own = {} if gap is None else {"val/pooled/queue_gap": gap, "val/pooled/queue_spread": spread}
     rows = [{"step": 0, "val/pooled/queue_gap": 9.0, "val/pooled/queue_spread": 9.0}]
     rows.append({"step": 8, "val/accuracy": 0.5, **own})  # the first evaluation does not count
-    result = {"steps": 8, "config": {"data": {"batch_size": small_batch}} if small_batch else {}}
+    config = {"isotropy": {"stats": "queue", "eval_stats": "frozen"}}
+    config |= {"data": {"batch_size": small_batch}} if small_batch else {}
+    result = {"steps": 8, "config": config}
     values = {"site": "pooled", "gap": gap, "spread": spread, "small_batch": small_batch}
     found = [one for one in warnings(result, rows) if one.code == "unlike"]
     assert found == [finding("unlike", **values)] * is_reported
+    for other in ({"stats": "start"}, {"eval_stats": "refit"}, {"eval_stats": "batch"}):
+        layer = config["isotropy"] | other  # its map is of other embeddings than the queue's
+        of_other = warnings(result | {"config": config | {"isotropy": layer}}, rows)
+        assert all(one.code != "unlike" for one in of_other)
+
+
+def test_of_several_layers_the_first_is_frozen_on_its_queue():
+    row = {f"val/{site}/queue_gap": 9.0 for site in ("pooled", "tokens", "layer_10", "layer_2")}
+    result = {"steps": 0, "config": {"isotropy": {"stats": "queue", "eval_stats": "frozen"}}}
+    (found,) = [
+        one
+        for one in warnings(result, [{"step": 0, "val/accuracy": 0.5} | row])
+        if one.code == "unlike"
+    ]
+    assert found.values["site"] == "layer_2"
 
 
 def test_few_embeddings_for_their_width_are_reported(tmp_path):

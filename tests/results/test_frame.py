@@ -286,6 +286,14 @@ def test_a_gain_that_may_be_0_is_no_scale(predicted, gains, is_known):
     assert share_text(row) == (f"{shares[0]} [{shares[1]}, {shares[2]}]" if is_known else "")
 
 
+@pytest.mark.parametrize(("mode", "is_known"), [("min", True), ("max", False)])
+def test_a_score_of_a_task_whose_mode_is_min_gains_where_it_falls(predicted, mode, is_known):
+    for run in predicted:
+        log_step_0(run, **{"val/accuracy": run.scores["val/accuracy"] + 0.2 + 0.01 * run.seed})
+    rows = methods(STUDY, [run._replace(mode=mode) for run in predicted])
+    assert {row.gain is not None for row in rows if row.score == "val/accuracy"} == {is_known}
+
+
 @pytest.mark.parametrize(("start", "is_known"), [(0.9, True), (0.6, False)])
 def test_a_loss_gains_where_it_falls(predicted, start, is_known):
     """And says nothing of shares where fine-tuning raises it."""

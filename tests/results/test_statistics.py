@@ -205,7 +205,7 @@ def test_seeds_needed_is_the_first_with_the_power_under_holms_first_step(sd, pow
     n = seeds_needed(sd, power=power, n_comparisons=m)
     assert power_of(n) >= power - 1e-6
     assert has_patterns(n)
-    assert n == 2 or power_of(n - 1) < power + 1e-6 or not has_patterns(n - 1)
+    assert n == 3 or power_of(n - 1) < power + 1e-6 or not has_patterns(n - 1)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 import torch
 import torchmetrics
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import matthews_corrcoef
 
 from isotrain.results.frame import study_rows
 from isotrain.results.runs import run_of
@@ -14,12 +15,11 @@ from isotrain.runner import folder_of
 from isotrain.runs.files import read_result
 from isotrain.runs.predictions import read_predictions
 from isotrain.studies.definition import Study
-from isotrain.tasks.correlation import Pearson, Spearman, SpearmanWithin
+from isotrain.tasks.correlation import Matthews, Pearson, Spearman, SpearmanWithin
 from isotrain.tasks.regression import Regression
 from tests.parts import STSB
+from tests.processes import on_ranks
 from tests.stopped_runs import finished
-
-THEIRS = {Spearman: torchmetrics.SpearmanCorrCoef, Pearson: torchmetrics.PearsonCorrCoef}
 
 
 def updated(metric, p_n, y_n, size=8):
@@ -29,14 +29,57 @@ def updated(metric, p_n, y_n, size=8):
 
 
 @pytest.mark.filterwarnings("ignore:.*will save all targets")
-@pytest.mark.parametrize("kind", THEIRS)
 @pytest.mark.parametrize("n", [2, 17, 200])
-def test_a_defined_one_is_that_of_torchmetrics_bit_by_bit(kind, n):
+def test_defined_ones_are_those_of_torchmetrics_and_scipy(n):
     p_n, y_n = torch.rand(2, n, generator=torch.Generator().manual_seed(n))
     y_n = (5 * y_n).round() / 5 + 0.01 * torch.arange(n)  # with ties
-    theirs = updated(THEIRS[kind](), p_n, y_n).compute()
+    theirs = updated(torchmetrics.SpearmanCorrCoef(), p_n, y_n).compute()
     assert theirs != 0
-    assert torch.equal(updated(kind(), p_n, y_n).compute(), theirs)
+    assert torch.equal(updated(Spearman(), p_n, y_n).compute(), theirs)
+    found = updated(Pearson(), p_n, y_n).compute()
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(pearsonr(p_n.double(), y_n.double()).statistic, abs=1e-7)
+
+
+@pytest.mark.parametrize("outlier", [1e3, 1e6])
+def test_pearson_is_defined_beside_a_far_outlier(outlier):
+    p_n, y_n = torch.randn(2, 20_000, generator=torch.Generator().manual_seed(0))
+    y_n[0] += outlier
+    found = updated(Pearson(), p_n, y_n, size=64).compute().item()
+    assert found == pytest.approx(pearsonr(p_n.double(), y_n.double()).statistic, abs=1e-7)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", ["equal predictions", "equal labels", "any"])
+def test_matthews_is_that_of_scikit_learn_and_0_for_one_class(n_classes, kind):
+    label, predicted = torch.randint(
+        n_classes, (2, 300), generator=torch.Generator().manual_seed(1)
+    )
+    predicted = torch.ones_like(label) if kind == "equal predictions" else predicted
+    label = torch.ones_like(label) if kind == "equal labels" else label
+    found = updated(Matthews(num_classes=n_classes), predicted, label).compute().item()
+    assert found == pytest.approx(matthews_corrcoef(label, predicted), abs=1e-7)
+    assert (found == 0) == (kind != "any")
+
+
+def of_rank(rank):
+    """Correlations of three batches that two processes share."""
+    generator = torch.Generator().manual_seed(0)
+    p_n, y_n = torch.rand(2, 30, generator=generator)
+    group_n = torch.arange(30) % 3
+    pearson, within_groups = Pearson(), SpearmanWithin()
+    for start in (0, 10, 20)[rank::2]:
+        part = slice(start, start + 10)
+        pearson.update(p_n[part], y_n[part])
+        within_groups.update(p_n[part], y_n[part], group_n[part])
+    return float(pearson.compute()), float(within_groups.compute())
+
+
+def test_two_processes_have_the_values_of_one(tmp_path):
+    p_n, y_n = torch.rand(2, 30, generator=torch.Generator().manual_seed(0))
+    wanted = float(updated(Pearson(), p_n, y_n).compute()), within(p_n, y_n, torch.arange(30) % 3)
+    for found in on_ranks(of_rank, 2, tmp_path):
+        assert found == pytest.approx(wanted, abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.*before the ``update`` method")
