@@ -203,6 +203,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "limited_evaluation": experiment.data.limited,
         "drawn_splits": experiment.data.source.split_note,
         "labels": module.task.labels(),
+        "scale": module.task.scale,
         "label_majority": experiment.data.label_majority,
         "encoder": experiment.source_id,
         "width": module.model.encoder.width,

@@ -125,8 +125,6 @@ def test_a_metric_that_could_measure_no_cloud_is_rejected(built, overrides, mess
 def test_an_own_metric_that_gives_no_numbers_is_reported_before_training(
     built, monkeypatch, metric, message
 ):
-    monkeypatch.setattr(
-        "isotrain.metrics.isoscore.isoscore", lambda x, precision="double": metric(x)
-    )
+    monkeypatch.setattr("isotrain.metrics.isoscore.isoscore", lambda x: metric(x))
     with pytest.raises(ValueError, match=message):
         built("task=rte", "metric=[isoscore]")

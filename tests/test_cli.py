@@ -15,6 +15,7 @@ from isotrain.commands import plans
 from tests.processes import ROOT, python
 
 
+@pytest.mark.slow
 def test_a_run_from_another_folder(tmp_path, small):
     found = python(
         "-m",

@@ -7,8 +7,6 @@ import shutil
 
 import pytest
 
-from isotrain.runner import run
-from tests.judge import judged
 from tests.processes import ROOT, python
 
 PARTS = '''
@@ -136,20 +134,6 @@ def test_own_parts_as_new_files_of_a_checkout(tmp_path, small):
     found = python("train.py", *small, *CHOICES, "output_dir=runs", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     assert_all_parts_took_part(tmp_path / "runs")
-
-
-def test_an_own_preset_needs_a_yaml_only(tmp_path, small):
-    preset = tmp_path / "conf" / "isotropy" / "two_clusters.yaml"
-    preset.parent.mkdir(parents=True)
-    preset.write_text("defaults: [cluster_pca, _self_]\nn_clusters: 2\n", encoding="utf-8")
-    line = [*small, "task=rte", "isotropy=two_clusters", "trainer.max_steps=1"]
-    line += [f"output_dir={tmp_path / 'runs'}"]
-    cfg, errors = judged(line, str(tmp_path / "conf"))
-    assert errors == []
-    run(cfg)
-    (folder,) = tmp_path.glob("runs/rte/two_clusters-*")
-    stored = json.loads((folder / "result.json").read_text())["config"]["isotropy"]
-    assert (stored["n_clusters"], stored["n_components"]) == (2, 3)
 
 
 @pytest.mark.campaign

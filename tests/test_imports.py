@@ -41,9 +41,19 @@ def test_the_pure_core_and_every_encoder_task_and_objective_cost_torch_alone():
 
 
 def test_the_command_line_and_the_check_need_no_torch():
-    found = loaded_by("import isotrain.app, isotrain.cli, isotrain.commands.plans")
+    """Launchers and the errors of a typo too; submitit is imported when it launches."""
+    typos = (["sede=1"], ["-m", "sede=1,2", "isotropy=none,mean"])
+    hub, found, of_typos = loaded_by(
+        "from isotrain.encoders.on_disk import is_on_disk; is_on_disk('someone/some-model')",
+        "import isotrain.app, isotrain.cli, isotrain.commands.plans\n"
+        "isotrain.app.isotrain_launchers.register()",
+        f"for line in {typos}: assert isotrain.app.main(line) == 2",
+    )
+    assert hub.isdisjoint({"torch", "numpy", *HEAVY})
     assert "hydra" in found
-    assert found.isdisjoint({"torch", "numpy", *HEAVY} - {"hydra", "omegaconf"})
+    for one in (found, of_typos):
+        assert one.isdisjoint({"torch", "submitit", *HEAVY} - {"hydra", "omegaconf"})
+    assert "numpy" not in found
 
 
 def imported(file):

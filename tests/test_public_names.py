@@ -1,10 +1,10 @@
 """What can be imported from isotrain itself, by Python and by type checkers."""
 
+import ast
 import importlib
 import inspect
 
 import pytest
-from mypy import api
 
 import isotrain
 from isotrain.objectives.base import Objective
@@ -61,10 +61,8 @@ def test_names_are_listed_and_no_others_are_imported():
         exec("from isotrain import ClusterPca")
 
 
-def test_a_type_checker_sees_the_names_and_rejects_others(tmp_path):
-    code = tmp_path / "mine.py"
-    code.write_text("from isotrain import ClusterPCA, isoscore\nfrom isotrain import ClusterPca\n")
-    options = ["--follow-imports=skip", "--explicit-package-bases", "--cache-dir=/dev/null"]
-    said, _, _ = api.run([*options, str(ROOT / "isotrain" / "__init__.pyi"), str(code)])
-    assert 'mine.py:2: error: Module "isotrain" has no attribute "ClusterPca"' in said
-    assert "Found 1 error in 1 file" in said
+def test_a_type_checker_takes_each_name_for_public():
+    """As `X as X` in a stub says (PEP 484)."""
+    stub = ast.parse((ROOT / "isotrain" / "__init__.pyi").read_text(encoding="utf-8"))
+    aliases = [a for node in stub.body if isinstance(node, ast.ImportFrom) for a in node.names]
+    assert {(a.name, a.asname) for a in aliases} == {(name, name) for name in isotrain._HOMES}

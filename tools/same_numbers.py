@@ -170,8 +170,7 @@ CONFIGURATIONS = {
         "metric.lid.function.n_neighbors=9 metric.lid.function.max_queries=50 "
         "metric.s_inter.function.adjust=cluster metric.s_intra.function.adjust=cluster "
         "metric.uniformity.function.t=3 "
-        "metric.linear_cka.function.debiased=true metric.isoscore.function.precision=mixed "
-        "metric.partition.function.log=false metric.partition.function.precision=mixed "
+        "metric.linear_cka.function.debiased=true metric.partition.function.log=false "
         "metric.stable_rank.function.center=false metric.rankme.function.center=true "
         "metric.max_explainable_variance.function.center=true"
     ),

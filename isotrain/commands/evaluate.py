@@ -49,7 +49,7 @@ def evaluated(
 ) -> tuple[dict[str, float], dict[str, int], list[str]]:
     """Scores of a finished run with its weights, number of examples, and what to know of them.
 
-    The loss of a regression is left out where the scale of its labels is that of other data.
+    The loss of a regression is left out where the scale of its labels is not that of the run.
 
     Raises:
         UserError: it is none, its data are gone, or it cannot be evaluated with the overrides.
@@ -99,10 +99,11 @@ def evaluated(
         except (ValueError, RuntimeError, OSError) as error:
             raise PlanError(f"{folder} cannot be evaluated so: {error}") from error
     notes = [f"input: {text}"] if (text := lost_text(lost)) else []
-    scale = module.task.labels() if not classes else ""
-    if scale and scale != result["labels"]:
+    own, scale = result["scale"], module.task.scale
+    if own and scale and own != [*scale]:
         scores = {key: value for key, value in scores.items() if not key.endswith("/loss")}
-        notes.append(f"no loss: {scale}, and in the run {result['labels']}")
+        ends = [f"{low:g} to {high:g}" for low, high in (scale, own)]
+        notes.append(f"no loss: scores from {ends[0]} are labels from 0 to 1, in the run {ends[1]}")
     return scores, data.n_rows, notes
 
 

@@ -102,7 +102,7 @@ def unlike(result: Mapping[str, Any], rows: Rows) -> list[Finding]:
     """
     config = result.get("config") or {}
     layer = config.get("isotropy") or {}
-    if layer.get("eval_stats") != "frozen" or layer.get("stats") == "start":
+    if layer.get("eval_stats", "frozen") != "frozen" or layer.get("stats") == "start":
         return []  # its map does not come from the queue
     n = (config.get("data") or {}).get("batch_size", FEW_OF_BATCH)
     small = n if n < FEW_OF_BATCH else None

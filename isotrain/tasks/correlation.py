@@ -1,4 +1,4 @@
-"""Correlations of predictions and labels as scores, by torchmetrics where that defines them."""
+"""Correlations of predictions and labels as scores."""
 
 from typing import Any
 

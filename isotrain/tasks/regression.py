@@ -97,6 +97,7 @@ class Regression(TextTask):
         if low >= high:
             raise ValueError(f"task.low must be below task.high, got {low:g} and {high:g}")
         self.low, self.high = low, high
+        self.scale = low, high
         if low <= HIDDEN:  # which is a score then
             self.data_set = self.data_set._replace(hides=())
         splits = super().load(source)

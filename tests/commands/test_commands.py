@@ -88,23 +88,26 @@ def test_other_data_are_scored_by_the_classes_of_the_run(tmp_path, capsys):
     assert "predicts the classes ['bad', 'good'], in this order" in capsys.readouterr().err
 
 
-def test_scores_of_another_scale_have_no_loss(tmp_path, capsys):
-    """The ends that the run found are those of its labels, 0 to 5; of the others 0 to 10."""
-    for name, most in (("one", 5), ("two", 10)):
+@pytest.mark.parametrize("ends", [[], ["task.low=0", "task.high=10"]])
+def test_scores_of_another_scale_have_no_loss(tmp_path, ends):
+    """The ends that the run found are those of its labels, 0 to 5; of `two` 0 to 10."""
+    for name, most in (("one", 5), ("two", 10), ("as_one", 5)):
         for split in ("train", "dev", "test"):
             file = tmp_path / name / f"{split}.jsonl"
             file.parent.mkdir(exist_ok=True)
-            rows = [{"text": f"w {i}", "score": most * i / 7} for i in range(8)]
+            label = "grade" if name == "as_one" else "score"
+            rows = [{"text": f"w {i}", label: most * i / 7} for i in range(8)]
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     small = [t for t in WITHOUT_METRICS if not t.startswith(("task=", "source=", "data."))]
     own = [*small, "task=regression", f"data.path={tmp_path / 'one'}", f"output_dir={tmp_path}"]
     cfg = compose_run(own)
     scores = run(cfg, own)
     folder = folder_of(cfg)
-    assert evaluated(folder, [])[0]["val/loss"] == pytest.approx(scores["val/loss"])
-    found, _, (note,) = evaluated(folder, [f"data.path={tmp_path / 'two'}"])
-    assert {*evaluated(folder, [])[0]} - {*found} == {"val/loss", "test/loss"}
-    assert note.startswith("no loss: scores: 0 to 10 of score are 0 to 1, and in the run scores: 0")
+    alike = evaluated(folder, [f"data.path={tmp_path / 'as_one'}", "task.label=grade"])[0]
+    assert alike["val/loss"] == pytest.approx(scores["val/loss"])
+    found, _, (note,) = evaluated(folder, [f"data.path={tmp_path / 'two'}", *ends])
+    assert {*alike} - {*found} == {"val/loss", "test/loss"}
+    assert note == "no loss: scores from 0 to 10 are labels from 0 to 1, in the run 0 to 5"
 
 
 @pytest.mark.parametrize(("command", "code"), [("status", 0), ("report", 2), ("evaluate", 2)])

@@ -1,11 +1,11 @@
-"""Exports in processes of their own: without isotrain, and with it."""
+"""Exports in processes of their own, without isotrain."""
 
 import json
 
 import pytest
 import torch
 
-from tests.processes import ROOT, printed_by
+from tests.processes import printed_by
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +20,9 @@ class NoIsotrain:
 sys.meta_path.insert(0, NoIsotrain())
 """
 SNIPPET = """
-import json, sys
+import json, pathlib, sys
 
-code, rows, expected = json.load(open("known.json"))
+code, rows, expected = json.loads(pathlib.Path("known.json").read_text())
 exec(code, first := {})
 line = next(line for line in code.splitlines() if line.startswith("texts = "))
 exec(code.replace(line, f"texts = {rows}"), every := {})
@@ -32,7 +32,6 @@ for name, found in (("first", first), ("every", every)):
         scale = max(1, *map(abs, run))
         assert all(abs(a - b) <= 5e-6 * scale for a, b in zip(own, run)), (name, own, run)
         assert own.index(max(own)) == run.index(max(run))
-assert "isotrain" not in sys.modules
 """
 COMPARE = """
 import sys
@@ -40,11 +39,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 (first, second), cosines = torch.load("known.pt")
-model = SentenceTransformer("folder", device="cpu", trust_remote_code=TRUSTED)
+model = SentenceTransformer("folder", device="cpu")
 u, v = (model.encode(texts, convert_to_tensor=True) for texts in (first, second))
 found = torch.cosine_similarity(u, v)
 assert (found - cosines).abs().max() <= 1e-6, found - cosines
-assert ("isotrain" in sys.modules) == TRUSTED
+assert "isotrain" not in sys.modules
 """
 
 
@@ -52,7 +51,7 @@ assert ("isotrain" in sys.modules) == TRUSTED
     ("family", "pooling"), [("tiny", "cls"), ("distilbert", "mean"), ("gpt2", "last")]
 )
 def test_the_code_of_the_card_gives_the_logits_of_the_run(
-    made_run, export, of_the_run, tmp_path, family, pooling
+    made_run, export, of_the_run, monkeypatch, family, pooling
 ):
     run = made_run("task=rte", "isotropy=zca", f"pooling={pooling}", "metric=[]", family=family)
     folder = export(run)
@@ -61,34 +60,23 @@ def test_the_code_of_the_card_gives_the_logits_of_the_run(
     known = of_the_run(run)
     content = [code, known.columns, known.output.logits.tolist()]
     (folder.parent / "known.json").write_text(json.dumps(content))
-    printed_by("-c", WITHOUT + SNIPPET, cwd=folder.parent)
-
-
-@pytest.fixture
-def elsewhere(made_run, export, of_the_run, tmp_path):
-    """`elsewhere(overrides)`: a place with an export in `folder` and the cosines of its run."""
-
-    def export_there(*overrides):
-        run = made_run(
-            *("task=stsb", "task.form=bi", "pooling=mean", "metric=[]", *overrides), family="tiny"
+    if family == "gpt2":
+        printed_by(
+            "-c", f"{WITHOUT}{SNIPPET}assert 'isotrain' not in sys.modules", cwd=folder.parent
         )
-        known, place = of_the_run(run), tmp_path / "elsewhere"
-        place.mkdir()
-        export(run, "sentence-transformers").rename(place / "folder")
-        with torch.no_grad():
-            cosines = known.model.float()(known.batch).logits[:, 0]
-        torch.save((list(known.columns), cosines), place / "known.pt")
-        return place
-
-    return export_there
+        return
+    monkeypatch.chdir(folder.parent)
+    exec(SNIPPET, {})
 
 
-@pytest.mark.parametrize("isotropy", ["none", "clip"])
-def test_plain_sentence_transformers_give_the_cosines_of_the_run(elsewhere, isotropy):
-    place = elsewhere(f"isotropy={isotropy}")
-    printed_by("-c", "TRUSTED=False\n" + WITHOUT + COMPARE, cwd=place)
-
-
-def test_sentence_transformers_take_the_layer_of_isotrain_where_it_is_installed(elsewhere):
-    place = elsewhere("isotropy=cluster_pca", "site=[tokens]")
-    printed_by("-c", "TRUSTED=True\n" + COMPARE, cwd=place, PYTHONPATH=str(ROOT))
+def test_plain_sentence_transformers_give_the_cosines_of_the_run(
+    made_run, export, of_the_run, tmp_path
+):
+    overrides = ("task=stsb", "task.form=bi", "pooling=mean", "metric=[]", "isotropy=clip")
+    run = made_run(*overrides, family="tiny")
+    known = of_the_run(run)
+    export(run, "sentence-transformers").rename(tmp_path / "folder")
+    with torch.no_grad():
+        cosines = known.model.float()(known.batch).logits[:, 0]
+    torch.save((list(known.columns), cosines), tmp_path / "known.pt")
+    printed_by("-c", WITHOUT + COMPARE, cwd=tmp_path)

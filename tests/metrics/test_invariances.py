@@ -53,7 +53,6 @@ BOTH = ("participation_ratio", "effective_rank", "spectral_entropy", "stable_ran
 BOTH += ("explained_variance", "condition", "alpha_req")
 OF_MOMENTS = {
     "isoscore": case("isoscore", CENTRED),
-    # float32 products round by 6e-8 each; no share of the value is lost with it.
     "isoscore_corrected": case("isoscore_corrected", LABELLED),
     "mean_cosine": case("mean_cosine", CONE),
     "rankme": case("rankme", ORIGIN),

@@ -1,5 +1,6 @@
 """Rows over processes: all of them, in the order of one process, with its exact gradient."""
 
+import pytest
 import torch
 
 from isotrain.model.distributed import WholeBatch, all_gather, order_keys, sum_over_processes
@@ -39,22 +40,32 @@ def empty_and_integer(rank):
     return all_gather(rows), sum_over_processes(torch.tensor(float(rank + 1)))
 
 
-def test_rows_of_unequal_processes_and_the_gradient_of_one(tmp_path):
+def of_rank(rank):
+    return gathered(rank), dealt(rank), empty_and_integer(rank)
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What both processes find by each function, of one start."""
+    return list(zip(*on_ranks(of_rank, 2, tmp_path_factory.mktemp("ranks")), strict=True))
+
+
+def test_rows_of_unequal_processes_and_the_gradient_of_one(ranks):
     whole_ND = cloud().requires_grad_()
     contrast(whole_ND).backward()
-    for rank, (all_ND, grad_ND) in enumerate(on_ranks(gathered, 2, tmp_path)):
+    for rank, (all_ND, grad_ND) in enumerate(ranks[0]):
         assert torch.equal(all_ND, torch.cat([cloud()[0::2], cloud()[1::2]]))
         # A trainer averages gradients over processes; every process computed the whole loss.
         torch.testing.assert_close(grad_ND / 2, whole_ND.grad[rank::2], rtol=1e-12, atol=1e-14)
 
 
-def test_dealt_rows_come_back_in_the_order_of_one_process(tmp_path):
-    for found, own_found in on_ranks(dealt, 2, tmp_path):
+def test_dealt_rows_come_back_in_the_order_of_one_process(ranks):
+    for found, own_found in ranks[1]:
         assert torch.equal(found, torch.arange(30.0))
         assert own_found
 
 
-def test_a_process_without_rows_and_other_types(tmp_path):
-    for rows, total in on_ranks(empty_and_integer, 2, tmp_path):
+def test_a_process_without_rows_and_other_types(ranks):
+    for rows, total in ranks[2]:
         assert rows.tolist() == [0, 1, 2]
         assert total == 3.0

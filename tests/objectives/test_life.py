@@ -138,7 +138,8 @@ def trained(name, rank=None):
 
 
 def on_one_rank(rank, names):
-    return {name: trained(name, rank) for name in names}
+    of_names = {name: trained(name, rank) for name in names}
+    return of_names, counted(rank, SEVERAL), {name: counted(rank, [name]) for name in SEVERAL}
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def ranks(tmp_path_factory):
 
 @over_objectives
 def test_two_processes_are_one(ranks, name):
-    one, two = trained(name), [found[name] for found in ranks]
+    one, two = trained(name), [found[name] for found, *_ in ranks]
     assert one.keys() == two[0].keys() == two[1].keys()
     for key, expected in one.items():
         if not key.startswith("gradient"):
@@ -239,13 +240,9 @@ def counted(rank, names):
     return counts, logged
 
 
-def counted_together_and_alone(rank):
-    return counted(rank, SEVERAL), {name: counted(rank, [name]) for name in SEVERAL}
-
-
-def test_objectives_of_a_step_share_what_is_gathered(tmp_path):
+def test_objectives_of_a_step_share_what_is_gathered(ranks):
     """And each has the loss that it has alone, bit by bit."""
-    for (counts, logged), alone in on_ranks(counted_together_and_alone, 2, tmp_path):
+    for _, (counts, logged), alone in ranks:
         # order of examples and of tokens (2 each), labels, and two read points of two views
         assert counts["forward"] == 2 + 2 + 1 + 2 * 2
         assert counts["forward"] == max(one["forward"] for one, _ in alone.values())

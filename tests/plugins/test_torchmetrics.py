@@ -157,15 +157,6 @@ def test_forward_reset_state_and_pickle(max_rows):
     assert metric.compute() == value
 
 
-def test_it_moves_to_a_device():
-    metric = MeanCosine(max_rows=4)
-    metric.update(torch.randn(8, 3))
-    moved = metric.to("meta")
-    assert {moved.x[0].device.type, moved.numbers[0].device.type, moved.n_offered.device.type} == {
-        "meta"
-    }
-
-
 def test_embeddings_are_kept_without_their_graph():
     metric = MeanCosine()
     metric.update(torch.randn(4, 3, requires_grad=True))

@@ -119,7 +119,7 @@ def test_a_layer_that_is_frozen_by_other_embeddings_than_those_of_dev_is_reporte
     own = {} if gap is None else {"val/pooled/queue_gap": gap, "val/pooled/queue_spread": spread}
     rows = [{"step": 0, "val/pooled/queue_gap": 9.0, "val/pooled/queue_spread": 9.0}]
     rows.append({"step": 8, "val/accuracy": 0.5, **own})  # the first evaluation does not count
-    config = {"isotropy": {"stats": "queue", "eval_stats": "frozen"}}
+    config = {"isotropy": {"rho": 0.5}}  # a layer of one's own may leave out the defaults
     config |= {"data": {"batch_size": small_batch}} if small_batch else {}
     result = {"steps": 8, "config": config}
     values = {"site": "pooled", "gap": gap, "spread": spread, "small_batch": small_batch}

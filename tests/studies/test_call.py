@@ -294,11 +294,6 @@ def test_a_sweep_over_seeds_shares_the_runs_of_single_ones(fake, capsys):
     assert jobs[1].folder == folder_of(alone)
 
 
-def test_a_study_needs_several_runs(fake, capsys):
-    (output,) = errors(capsys, fake.main("train", "study=smoke"))
-    assert "start them with: isotrain run smoke" in output
-
-
 @pytest.mark.parametrize("words", [["run"], ["train", "-m"]])
 def test_a_study_and_a_search_at_once_are_rejected(fake, capsys, words):
     own = str(fake.file) if words == ["run"] else f"study='{fake.file}'"

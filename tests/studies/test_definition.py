@@ -76,14 +76,9 @@ def test_names_that_are_no_folder(tmp_path, name):
     ("change", "said"),
     [
         ({"method": {}}, "no key method; did you mean methods?"),
-        ({"seeds": None}, "seeds: Field required"),
-        ({"seeds": 3}, "seeds: Input should be a list, got '3'"),
         ({"seeds": []}, "seeds: at least one seed, and each once, got '[]'"),
         ({"seeds": [1, 1]}, "seeds: at least one seed, and each once, got '[1, 1]'"),
-        ({"seeds": [0, -1]}, "seeds.1: Input should be greater than or equal to 0, got '-1'"),
-        ({"seeds": [2**32]}, "seeds.0: Input should be less than 4294967296, got '4294967296'"),
         ({"seeds": [True]}, "seeds.0: Input should be a valid integer, got 'True'"),
-        ({"seeds": ["3"]}, "seeds.0: Input should be a valid integer, got '3'"),
         ({"baseline": "nome"}, "baseline: no nome; did you mean none?"),
         (
             {"methods": {"none": [], False: []}},
@@ -93,13 +88,9 @@ def test_names_that_are_no_folder(tmp_path, name):
             {"methods": {"none": [], "a/b": []}},
             "methods: 'a/b' is no name: letters, digits and _.+=- ",
         ),
-        ({"methods": {"none": "x=1"}}, "methods.none: Input should be a list, got 'x=1'"),
         ({"methods": {}}, "methods: at least one, such as none: [isotropy=none]"),
         ({"tasks": {}}, "tasks: "),
-        ({"tasks": {"rte": [{"a": 1}]}}, "tasks.rte.0: Input should be a valid string, got "),
         ({"overrides": "x=1"}, "overrides: Input should be a list, got 'x=1'"),
-        ({"grid": []}, "grid: Input should be a valid dictionary, got '[]'"),
-        ({"grid": {"isotropy": "mean"}}, "grid.isotropy: Input should be a list, got 'mean'"),
         ({"grid": {"x": []}}, "grid.x: "),
         ({"grid": {"isotropy": ["none"]}}, "grid makes the method none again; write methods that"),
         ({"grid": {"x.y": [1, 1]}}, "grid makes the method y_1 again"),
@@ -107,13 +98,8 @@ def test_names_that_are_no_folder(tmp_path, name):
         ({"grid": {"x": [{"a": 1}]}}, "grid.x: {'a': 1} is no value that an override can give"),
         ({"methods": None, "grid": {"x": [1]}}, "baseline: no none; there are x_1"),
         ({"margin": 0}, "margin: Input should be greater than 0, got '0'"),
-        ({"margin": True}, "margin: Input should be a valid number, got 'True'"),
-        ({"margin": "a point"}, "margin: Input should be a valid number, got 'a point'"),
-        ({"margin": float("inf")}, "margin: Input should be a finite number, got 'inf'"),
-        ({"margin_share": 1.5}, "margin_share: Input should be less than 1, got '1.5'"),
         ({"margin": 0.1, "margin_share": 0.2}, "margin and margin_share state the margin twice"),
         ({"published": {"tasks": {"rte": {"none": 0.6}}}}, "published.source: Field required"),
-        ({"published": {"tasks": {}, "source": ""}}, "published.source: "),
         (
             {"published": {"tasks": {"rtf": {"none": 0.6}}, "source": "x"}},
             "published.tasks: no rtf; did you mean rte?",
@@ -121,10 +107,6 @@ def test_names_that_are_no_folder(tmp_path, name):
         (
             {"published": {"tasks": {"rte": {"meen": 0.6}}, "source": "x"}},
             "published.tasks.rte: no meen; did you mean mean?",
-        ),
-        (
-            {"published": {"tasks": {"rte": {"none": "high"}}, "source": "x"}},
-            "published.tasks.rte.none: Input should be a valid number, got 'high'",
         ),
     ],
 )

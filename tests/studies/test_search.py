@@ -284,21 +284,17 @@ def process(folder, n_trials, n_at_once=1, kill_at=0, n_calls=1, storage=""):
     return subprocess.Popen([sys.executable, "-m", "tests.studies.searched", *own])
 
 
-def outcome(folder, storage=None):
-    return [(t.number, t.params, t.value) for t in trials(folder, storage)]
+def outcome(folder):
+    return [(t.number, t.params, t.value) for t in trials(folder)]
 
 
-@pytest.mark.parametrize("storage", ["", "journal:trials.log"])
-def test_a_search_killed_in_the_middle_gives_the_trials_of_an_uninterrupted_one(
-    folder, tmp_path, storage
-):
+def test_a_search_killed_in_the_middle_gives_the_trials_of_an_uninterrupted_one(folder, tmp_path):
     for kill_at in (5, 4, 0):  # in trials 4 and 7
-        assert process(folder, 12, kill_at=kill_at, storage=storage).wait() == (-9 * (kill_at > 0))
+        assert process(folder, 12, kill_at=kill_at).wait() == (-9 * (kill_at > 0))
     whole = tmp_path / "whole" / "searches" / "few"
-    more = {"storage": storage} if storage else {}
-    assert searched(FakeCall(whole), n_trials=12, sampler="TPESampler", **more) == 0
-    assert outcome(folder, storage or None) == outcome(whole, storage or None)
-    assert len(outcome(folder, storage or None)) == 12
+    assert searched(FakeCall(whole), n_trials=12, sampler="TPESampler") == 0
+    assert outcome(folder) == outcome(whole)
+    assert len(outcome(folder)) == 12
     assert not list((whole / "calls").iterdir())
 
 
@@ -339,28 +335,6 @@ def test_a_password_in_the_address_of_a_storage_comes_from_the_environment(monke
     assert searched(FakeCall(folder), storage="${oc.env:STORAGE}") == 0
     assert (tmp_path / "own.db").is_file()
     assert "own.db" not in (folder / "search.json").read_text()
-
-
-def test_the_sampler_leaves_a_region_whose_values_are_bad(tmp_path):
-    """Of failed trials it hears nothing and returns, as the score rises up to there."""
-
-    def n_bad(kind, seed):
-        def score(job):
-            lr = values_of(job)["optimizer.lr"]
-            if lr > 0.6:
-                raise RunError(kind, "bad")
-            return lr
-
-        own = tmp_path / f"{kind}{seed}" / "searches" / "few"
-        options = {"sampler": "TPESampler", "sampler_options": {"n_startup_trials": 8}}
-        options |= {"storage": "journal:trials.log"}
-        searched(FakeCall(own, score), n_trials=24, seed=seed, **options)
-        found = trials(own, "journal:trials.log")
-        return sum(trial.params["optimizer.lr"] > 0.6 for trial in found[8:])
-
-    kinds = ("NonFiniteError", "RuntimeError")
-    left, returned = (sum(n_bad(kind, k) for k in range(2)) for kind in kinds)
-    assert left < 0.65 * returned, (left, returned)
 
 
 def test_the_seed_of_the_sampler_sets_the_values(tmp_path):

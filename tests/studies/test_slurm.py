@@ -16,7 +16,6 @@ import pytest
 from isotrain.launch import slurm
 from isotrain.launch.nodes import NodeError, check_shared
 from isotrain.studies.slurm import SlurmError, SlurmJob, SlurmJobs, states_of, write_jobs
-from tests.processes import loaded_by
 from tests.studies.test_call import errors
 
 SLURM = "hydra/launcher=submitit_slurm"
@@ -67,11 +66,6 @@ def test_a_launcher_by_its_short_name(fake, monkeypatch, words, expected):
     monkeypatch.setattr("isotrain.app.main", lambda line: found.append(line) or 0)
     assert fake.main("run", "smoke", *words) == 0
     assert found == [["-m", "study=smoke", *expected]]
-
-
-def test_submitit_is_imported_when_it_launches():
-    code = "import isotrain.app as app; app.isotrain_launchers.register()"
-    assert loaded_by(code).isdisjoint({"submitit", "torch"})
 
 
 def test_a_machine_without_slurm_cannot_submit(fake, capsys, no_slurm):

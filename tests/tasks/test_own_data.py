@@ -434,15 +434,8 @@ def test_a_csv_of_other_column_names_scores_as_the_preset(scores, data_dir, tmp_
 
 
 REAL = {  # by keys alone, and the preset
-    "sst2": ("task=classification", "task.text=[sentence]"),
     "rte": ("task=pair_classification",),
-    "snli": ("task=pair_classification", "task.text=[premise,hypothesis]"),
     "stsb": ("task=pair_regression", "task.form=bi", "pooling=mean"),
-    "sickr": ("task=pair_regression",),
-    "sicke": (
-        *("task=pair_classification", "task.label=entailment"),
-        "task.classes=[ENTAILMENT,NEUTRAL,CONTRADICTION]",
-    ),
 }
 
 
@@ -452,13 +445,12 @@ def test_real_data_by_keys_score_as_the_preset(scores, name):
     root = os.environ["ISOTRAIN_DATA_DIR"]
     few = ("data.n_train=32", "data.n_dev=32", "data.n_test=32")
     own = REAL[name]
-    path = f"{root}/{'sickr' if name == 'sicke' else name}"
     expected = scores(
         *(f"task={name}", "source=local", f"source.root={root}", *few),
         *(text for text in own if text.startswith(("pooling", "task.form"))),
     )
-    assert scores(*own, f"data.path={path}", *few) == expected
-    score = "val/spearman" if name in ("stsb", "sickr") else "val/accuracy"
+    assert scores(*own, f"data.path={root}/{name}", *few) == expected
+    score = "val/spearman" if name == "stsb" else "val/accuracy"
     assert math.isfinite(expected[-1].get(score, expected[0].get(score)))
 
 

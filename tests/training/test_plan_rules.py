@@ -4,7 +4,6 @@ import pytest
 
 TASK = ("task=rte", "metric=[]")
 TEXT = ("task=text", "metric=[]", "objective=[simcse]", "objective.simcse.reads=[layer_1/mean]")
-COSINE = ("task=stsb", "task.form=bi", "pooling=mean", "metric=[]")
 
 
 def freezing(option, *more):
@@ -23,15 +22,9 @@ UNTRAINED = (
         *(
             ((*FRESH, *own), UNTRAINED.format(12, own[0].partition("=")[0], "[12]"))
             for own in (
-                freezing("head_only"),
-                freezing("first_n", "n_blocks=1"),
-                freezing("first_n", "n_blocks=2"),
                 freezing("last_n", "n_blocks=1"),
-                freezing("bitfit"),
-                freezing("layer_norm_only"),
                 freezing("only", "patterns=[*.1.*.query.weight,*.0.*]"),
                 ("peft=lora",),
-                ("peft=ia3",),
             )
         ),
         # a stage that is never reached
@@ -48,11 +41,6 @@ UNTRAINED = (
         (
             (*TEXT, "training.reinit_blocks=1"),
             r"reinit_blocks=1 .* objectives that read nothing above layer_1, .* block 2 untrained",
-        ),
-        # a head without parameters
-        (
-            (*COSINE, "training.solved_head=true"),
-            r"solves a linear head .*task=stsb form=bi has none",
         ),
     ],
 )

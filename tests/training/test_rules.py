@@ -146,10 +146,14 @@ def test_a_run_that_is_sound_is_built(built, overrides):
 
 
 @pytest.mark.parametrize("task", WITHOUT_LOSS)
+def test_a_task_without_a_loss_needs_an_objective(built, task):
+    with pytest.raises(ValueError, match=r"has no loss, .*add an objective"):
+        built(f"task={task}", *TASK)
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ((), "has no loss, .*add an objective"),
         (("objective=[simcse]", "objective.simcse.weight=0"), "has no loss, .*add an objective"),
         (("objective=[supcon]",), "objective=supcon reads labels"),
         (("objective=[simcse]", "isotropy=protect_labels"), "protect_labels=true reads labels"),
@@ -159,9 +163,9 @@ def test_a_run_that_is_sound_is_built(built, overrides):
         (("objective=[simcse]", SHARE), "has no loss; use absolute"),
     ],
 )
-def test_tasks_without_labels(built, task, overrides, words):
+def test_a_task_without_labels(built, overrides, words):
     with pytest.raises(ValueError, match=words):
-        built(f"task={task}", *TASK, *overrides)
+        built("task=text", *TASK, *overrides)
 
 
 def test_nodes_count_as_processes(built, monkeypatch):

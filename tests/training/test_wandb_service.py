@@ -1,4 +1,4 @@
-"""The W&B service answers, rejects, falls silent or is not there: the run goes on and ends."""
+"""The W&B service answers, refuses or falls silent: the run goes on and ends."""
 
 import json
 import re
@@ -69,13 +69,11 @@ def test_a_run_that_is_online(service, begin, tmp_path, capfd):
     assert "offline" not in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("how", ["silent", "refuses", "gone"])
+@pytest.mark.parametrize("how", ["silent", "refuses"])
 def test_a_service_that_does_not_take_the_run_leaves_it_offline(
     service, begin, tmp_path, capfd, how
 ):
-    if how == "gone":
-        service.close()
-    service.silent, service.status = how == "silent", 403 if how == "refuses" else 200
+    service.silent, service.refuses = how == "silent", how == "refuses"
     (tmp_path / "wandb_id").write_text("abcd1234")
     started = time.monotonic()
     logger = begin()
@@ -92,15 +90,12 @@ def test_a_service_that_does_not_take_the_run_leaves_it_offline(
     assert KEY not in printed
 
 
-@pytest.mark.parametrize("how", ["silent", "refuses", "gone"])
 def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
-    service, begin, tmp_path, capfd, how
+    service, begin, tmp_path, capfd
 ):
     logger = begin()
     logger.log_metrics({"a": 1.0}, 0)
-    service.silent, service.status = how == "silent", 403 if how == "refuses" else 200
-    if how == "gone":
-        service.close()
+    service.silent = True
     started = time.monotonic()
     for step in (1, 2):
         logger.log_metrics({"a": 1.0 + step}, step)
@@ -109,8 +104,7 @@ def test_a_service_that_is_lost_on_the_way_costs_no_more_than_the_timeout(
     record = wandb_record.newest(tmp_path)
     assert rows_of(record) == [1.0, 2.0, 3.0]
     message = f"within 2 s; send the rest with: wandb sync --include-online {record.parent}"
-    out, err = capfd.readouterr()
-    assert message in out or (how == "refuses" and "still be written to disk" in err)
+    assert message in capfd.readouterr().out
 
 
 CHILD = """
