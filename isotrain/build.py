@@ -38,7 +38,7 @@ from isotrain.encoders.freezing import (
     up_to_depth,
     within_steps,
 )
-from isotrain.encoders.start import load_start, reinit_blocks
+from isotrain.encoders.start import ENCODER, reinit_blocks
 from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.encoders.trial import check_own
 from isotrain.geometry.rng import rng_stream
@@ -250,7 +250,7 @@ def _encoder(cfg: DictConfig, start: Path | None) -> tuple[Encoder, frozenset[st
     if not isinstance(encoder, TransformerEncoder):
         check_own(encoder)
     if start is not None:
-        load_start(encoder, start)
+        load_weights(encoder, start, ENCODER)
     if n_new := cfg.training.reinit_blocks:
         with rng_stream(cfg.seed, "reinit_blocks"):
             reinit_blocks(encoder, n_new)

@@ -39,6 +39,7 @@ THREADS = torch.get_num_threads()  # torch's own choice; a run in this process m
 Show = Callable[[RunFolder, Sequence[Any]], None]  # called with a run's folder and its loggers
 
 
+@isolated()
 def run(
     cfg: DictConfig,
     overrides: Sequence[str] = (),
@@ -68,14 +69,6 @@ def run(
         NonFiniteError: a loss, gradient or weight was not finite; `fault.json` has the details.
         StorageError: the folder is full, read-only or gone; the last checkpoint is intact.
     """
-    with isolated():
-        return _run(cfg, overrides, show, callbacks)
-
-
-def _run(
-    cfg: DictConfig, overrides: Sequence[str], show: Show, callbacks: Sequence[pl.Callback]
-) -> dict[str, float]:
-    """As `run`, which restores the process."""
     start_time = time.perf_counter()
     try:
         check(cfg)

@@ -18,8 +18,9 @@ from isotrain.config.compose import plain
 from isotrain.config.parts import make
 from isotrain.console import duration, say, spinner
 from isotrain.encoders.base import Encoder
-from isotrain.encoders.start import load_start, reinit_blocks, start_file
+from isotrain.encoders.start import ENCODER, reinit_blocks, start_file
 from isotrain.geometry.rng import rng_stream
+from isotrain.model.checkpoint import load_weights
 from isotrain.runs.files import WEIGHTS_FILE, read_result, sha256_of, write_json
 from isotrain.runs.record import (
     CannotRunError,
@@ -161,7 +162,7 @@ def first_encoder(cfg: DictConfig, end: Path | None) -> Encoder:
                 f"from_run: that run started from {path}, which is gone, or is another by now; "
                 "put it back, or measure a run that started from its encoder's own weights"
             )
-        load_start(encoder, file)
+        load_weights(encoder, file, ENCODER)
     if n_blocks := config.get("training", {}).get("reinit_blocks", 0):
         with rng_stream(config["seed"], "reinit_blocks"):
             reinit_blocks(encoder, n_blocks)
@@ -172,7 +173,7 @@ def each_weights(encoder: Encoder, end: Path | None) -> Iterator[tuple[str, Enco
     """Name of the weights, and the encoder with them: as given, or before and after."""
     yield (AS_GIVEN if end is None else BEFORE), encoder
     if end is not None:
-        load_start(encoder, end)
+        load_weights(encoder, end, ENCODER)
         yield AFTER, encoder
 
 

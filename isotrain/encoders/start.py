@@ -45,17 +45,6 @@ def start_file(run: str | None, encoder: DictConfig, key: str = "init_from") -> 
     return folder / WEIGHTS_FILE
 
 
-def load_start(encoder: Encoder, file: Path) -> None:
-    """Load only the encoder's weights from the checkpoint of a run.
-
-    Raises:
-        ValueError: the file is damaged, or names or shapes of weights do not match.
-    """
-    from isotrain.model.checkpoint import load_weights
-
-    load_weights(encoder, file, ENCODER)
-
-
 def reinit_blocks(encoder: Encoder, n_blocks: int) -> None:
     """Re-initialise the top `n_blocks` blocks as for training from scratch.
 

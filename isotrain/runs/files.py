@@ -304,7 +304,7 @@ class RecordFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.n_records, self.n_bytes = 0, 0
+        self.n_bytes = 0
         self.digest = hashlib.sha256()  # of those bytes
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -315,7 +315,6 @@ class RecordFile:
             file.write(line)
         self.n_bytes += len(line)
         self.digest.update(line)
-        self.n_records += 1
 
     def cut(self, n_bytes: int) -> list[dict[str, float]]:
         """Truncate to `n_bytes`; the records that stay."""
@@ -323,7 +322,7 @@ class RecordFile:
             os.truncate(self.path, n_bytes)
             self.digest = hashlib.sha256(self.path.read_bytes())
         records = read_records(self.path) if n_bytes else []
-        self.n_records, self.n_bytes = len(records), n_bytes
+        self.n_bytes = n_bytes
         return records
 
 

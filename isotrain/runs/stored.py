@@ -57,7 +57,10 @@ def newest_step(file: Path) -> int | None:
     """The step of the last whole record of a metrics.jsonl; None before the first."""
     lines = file.read_bytes().splitlines(keepends=True) if file.is_file() else []
     whole_lines = [line for line in lines if line.endswith(b"\n")]  # the last may be half written
-    return int(json.loads(whole_lines[-1])["step"]) if whole_lines else None
+    try:
+        return int(json.loads(whole_lines[-1])["step"]) if whole_lines else None
+    except (ValueError, TypeError, KeyError):  # damaged: whoever reads all of it says so
+        return None
 
 
 def steps_of(record: Mapping[str, Any]) -> int | None:

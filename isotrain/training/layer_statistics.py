@@ -1,11 +1,11 @@
 """Freeze the statistics of isotropy layers before an evaluation. N embeddings of a site."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
 
+from isotrain.encoders.trial import in_evaluation
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.training.monitor.sampling import Reservoir
 from isotrain.types import Batch, ModelOutput
@@ -29,7 +29,7 @@ def fit_layers(
     unfitted_layers = [layer for layer in layers.values() if layer.needs_fit()]  # type: ignore[operator]
     if not unfitted_layers:
         return
-    with evaluating(model):
+    with in_evaluation(model):
         layers.train()  # batch statistics: none are frozen yet
         if prefill:
             for _, output in passes(n_batches):
@@ -51,18 +51,6 @@ def fit_layers(
             else:
                 layer.fit()  # type: ignore[operator]
             layer.eval()
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Temporarily set evaluation mode; then restore the mode of every submodule."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 def _sampled(

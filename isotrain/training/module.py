@@ -11,13 +11,14 @@ from torch import Tensor
 from torch.optim import AdamW
 from transformers import get_linear_schedule_with_warmup
 
+from isotrain.encoders.trial import in_evaluation
 from isotrain.geometry.rows import wide
 from isotrain.model.distributed import n_processes, sum_over_processes
 from isotrain.model.isotropic_model import IsotropicModel
 from isotrain.tasks.base import Task
 from isotrain.training.callbacks.non_finite import NonFiniteGuard, check_weights
 from isotrain.training.callbacks.resume import KEY
-from isotrain.training.layer_statistics import evaluating, fit_layers
+from isotrain.training.layer_statistics import fit_layers
 from isotrain.training.losses import ExtraLosses
 from isotrain.training.optim import matrices_of_blocks, parameter_groups
 from isotrain.training.solved_head import Solvable, solve_head
@@ -218,7 +219,7 @@ class FineTuning(pl.LightningModule):
         epoch = self.trainer.current_epoch
         if self.extra.asks_for_pass(epoch) and not self.trainer.enable_validation:
             self._fit_layers()  # no evaluation did
-        with evaluating(self.model):
+        with in_evaluation(self.model):
             self.extra.prepare(epoch, self._passes)
 
     def on_validation_start(self) -> None:
@@ -336,11 +337,6 @@ class FineTuning(pl.LightningModule):
         """The step of the weights: the current one, or that of the best checkpoint."""
         return self.trainer.global_step if self.selected_step is None else self.selected_step
 
-    def take_selected(self, state_dict: dict[str, Any], step: int) -> None:
-        """Load the weights and frozen statistics of an earlier step."""
-        self.load_state_dict(state_dict)
-        self.selected_step = step
-
     def _fit_layers(self) -> None:
         if self.selected_step is not None:  # loaded with the selected weights
             return
@@ -348,7 +344,7 @@ class FineTuning(pl.LightningModule):
         solves_head = self._solves_head()
         fit_layers(self.model, self._passes, self.prefill_batches, self.refit_rows, prefill=prefill)
         if solves_head:
-            with evaluating(self.model):
+            with in_evaluation(self.model):
                 solve_head(cast(Solvable, self.model.head), self._passes(None), self.refit_rows)
         self._prefilled = True
 

@@ -56,15 +56,13 @@ def source_of(cfg: DictConfig) -> Source:
     return source
 
 
-def data_revision(cfg: DictConfig) -> str:
-    """Revision of the task's data sets in the source; reads no examples."""
-    source, task = source_of(cfg), task_of(cfg)
-    return "; ".join(dict.fromkeys(map(source.revision_of, task.data_sets)))
-
-
 def revision(cfg: DictConfig) -> str:
-    """Revision of all inputs of a run: data sets, `init_from`, the encoder's folder."""
-    parts = [data_revision(cfg)]
+    """Revision of all inputs of a run: data sets, `init_from`, the encoder's folder.
+
+    Reads no examples.
+    """
+    source, task = source_of(cfg), task_of(cfg)
+    parts = [*dict.fromkeys(map(source.revision_of, task.data_sets))]
     if start := start_file(cfg.init_from, cfg.encoder):
         parts.append(f"init_from {sha256_of(start)[:12]}")
     if (folder := Path(str(cfg.encoder.get("name")))).is_dir():

@@ -31,7 +31,7 @@ from isotrain.config.parts import make as make_part
 from isotrain.export.rebuilt import dev_rows, model_of
 from isotrain.runs.files import read_result, write_json
 from isotrain.tasks.data.encoding import collate
-from isotrain.training.revision import data_revision, source_of
+from isotrain.training.revision import revision, source_of
 from tests.encoders.conftest import FAMILIES, SIZES, saving, word_pieces
 from tests.stopped_runs import save_weights
 
@@ -206,7 +206,7 @@ def record(cfg):
         "method": "made",
         "seed": 0,
         "config": plain(cfg),
-        "data": data_revision(cfg),
+        "data": revision(cfg),
         "environment": {"torch": torch.__version__},
         "n_rows": {"train": 96, "dev": 32, "test": 0},
         "encoder": "a random model",

@@ -9,8 +9,8 @@ from scipy.stats import linregress
 from sklearn.linear_model import Ridge as Reference
 from torch.nn.functional import cross_entropy
 
+from isotrain.encoders.trial import in_evaluation
 from isotrain.model.heads import CosineHead, LinearHead, ScaledCosineHead, pair_features
-from isotrain.training.layer_statistics import evaluating
 from isotrain.training.solved_head import MOST, STRENGTHS, ridge, solve_head
 from isotrain.training.temperature import best_factor
 
@@ -134,7 +134,7 @@ def test_step_0_has_the_solution_behind_the_layer(built, task, layer):
     experiment.trainer.validate(module, datamodule=data, verbose=False)
     linear = module.model.head.linear
     assert not torch.equal(linear.weight, drawn)
-    with evaluating(module.model), torch.no_grad():
+    with in_evaluation(module.model), torch.no_grad():
         pairs = list(module._passes(None))
     x = torch.cat([output.pooled[:, 0] for _, output in pairs]).double()
     labels = torch.cat([batch.labels for batch, _ in pairs])
@@ -166,7 +166,7 @@ def test_step_0_of_a_scaled_cosine_has_the_smallest_squared_error(built):
     experiment = built(*line, "isotropy=mean")
     module, data = experiment.module, experiment.data
     experiment.trainer.validate(module, datamodule=data, verbose=False)
-    with evaluating(module.model), torch.no_grad():
+    with in_evaluation(module.model), torch.no_grad():
         pairs = list(module._passes(None))
     cosine = torch.cat([CosineHead()(output.pooled)[:, 0] for _, output in pairs])
     expected = linregress(cosine.numpy(), torch.cat([batch.labels for batch, _ in pairs]).numpy())

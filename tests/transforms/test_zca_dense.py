@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
+from isotrain.encoders.trial import in_evaluation
 from isotrain.plugins.fit_layers import FitLayersCallback
-from isotrain.training.layer_statistics import evaluating
 from isotrain.transforms.zca import ZCA
 from isotrain.transforms.zca_dense import ZCADense
 from tests.clouds import correlated
@@ -82,7 +82,7 @@ def test_it_starts_before_step_0_and_trains_at_the_rate_of_the_head(built):
     layer = module.model.transforms["pooled"]
     experiment.trainer.validate(module, datamodule=data, verbose=False)
     started = {name: p.detach().clone() for name, p in layer.named_parameters()}
-    with torch.no_grad(), evaluating(module.model):
+    with torch.no_grad(), in_evaluation(module.model):
         outputs = [output for _, output in module._passes(None)]
     before = torch.cat([output.site_embeddings["pooled"].before for output in outputs])
     zca = ZCA(16)

@@ -84,7 +84,8 @@ class Selection(pl.Callback):
         checkpoint = self.load_best(self.state, math.inf)
         if checkpoint is None:
             return False
-        module.take_selected(checkpoint["state_dict"], checkpoint["step"])
+        module.load_state_dict(checkpoint["state_dict"])
+        module.selected_step = checkpoint["step"]
         self.is_restored = True
         return True
 
