@@ -18,7 +18,6 @@ from transformers import AutoModel, AutoTokenizer
 from isotrain.export.folding import Affine, NotAffineError, folded, head_map, layer_sites
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.model.pooling import ClsPooling, LastPooling, MeanPooling
-from isotrain.tasks.regression import Regression
 
 TOLERANCE = 1e-6  # in float64, relative to the largest number or 1
 ROUNDED = 1e-5  # in float32, likewise; or
@@ -137,7 +136,7 @@ class TransformersFolder(Folder):
             "has_pooler": "add_pooling_layer" in inspect.signature(network.__init__).parameters,
             "absent": "pooling, isotropy layer and head" if sites else "pooling and head",
             "outputs": [*names] if n_outputs > 1 else ["score"],
-            "scale": (task.low, task.high) if isinstance(task, Regression) else None,
+            "scale": task.scale,
         }
         try:
             self.head = linear_head(rebuilt)

@@ -27,7 +27,7 @@ class Task(ABC):
     form: Form = "cross"  # cross | bi: one sequence an example, or one a sentence
     has_loss: bool = True  # false: objectives alone train, and `loss` is a number of evaluation
     has_labels: bool = True  # whether labels of training examples have a meaning
-    scale: tuple[float, float] | None = None  # scores that are 0 and 1 as labels; None = classes
+    scale: tuple[float, float] | None = None  # scores that are labels 0 and 1; None = no scores
     head_dropout: float = 0.0
     n_sequences: int = 1  # of a training example; one of evaluation may have others
     n_spans: int = 0  # target words in a sequence; a property where arguments decide

@@ -78,7 +78,8 @@ class Regression(TextTask):
                 "form=bi scaled_cosine=false"
             )
         self.scaled_cosine, self.has_loss = scaled_cosine, has_loss
-        self.ends, self.low, self.high = (low, high), low, high
+        self.ends = low, high
+        self.scale = None if low is None or high is None else (low, high)
         self.scores, self.monitor = list(metrics), metrics[0]
 
     def load(self, source: Source) -> dict[str, list[Row]]:
@@ -96,7 +97,6 @@ class Regression(TextTask):
             low, high = (min(scores) if low is None else low, max(scores) if high is None else high)
         if low >= high:
             raise ValueError(f"task.low must be below task.high, got {low:g} and {high:g}")
-        self.low, self.high = low, high
         self.scale = low, high
         if low <= HIDDEN:  # which is a score then
             self.data_set = self.data_set._replace(hides=())
@@ -121,21 +121,23 @@ class Regression(TextTask):
         target, (low, high) = self.data_set.target, self.ends
         score = row[target]
         if (low is not None and score < low) or (high is not None and score > high):
-            raise ValueError(
-                f"{row['at']}: {target} must lie in {self.low:g} to {self.high:g}, got {score}"
-            )
+            raise ValueError(f"{row['at']}: {target} must lie in {self._range()}, got {score}")
 
     def label(self, row: Row) -> float:
         """The score on the scale from `low` = 0 to `high` = 1."""
-        assert self.low is not None
-        assert self.high is not None
-        return (float(row[self.data_set.target]) - self.low) / (self.high - self.low)
+        assert self.scale is not None
+        low, high = self.scale
+        return (float(row[self.data_set.target]) - low) / (high - low)
 
     def labels(self) -> str:
         """The scale, if an end is inferred from train; else empty."""
         if None not in self.ends:
             return ""
-        return f"scores: {self.low:g} to {self.high:g} of {self.data_set.target} are 0 to 1"
+        return f"scores: {self._range()} of {self.data_set.target} are 0 to 1"
+
+    def _range(self) -> str:
+        assert self.scale is not None
+        return "{:g} to {:g}".format(*self.scale)
 
     def build_head(self, width: int, n_vectors: int) -> nn.Module:
         """The cosine of the pair (bi), or a linear score that starts at mid-scale (cross)."""
