@@ -131,6 +131,10 @@ def test_a_paired_difference_is_of_the_same_seeds(folder):
     with pytest.raises(ValueError, match="needs the same seeds of both"):
         said(folder, f"diff {SCORE} method=mean file=fewer.csv")
     assert said(folder, f"change {SCORE} method=mean seeds=0-1 file=fewer.csv") == "+2.5"
+    table.loc[(table["method"] == "mean") & (table["seed"] == 2), "test/accuracy"] = None
+    table.to_csv(folder / "undefined.csv")
+    with pytest.raises(ValueError, match="no value of test/accuracy for seeds 2"):
+        said(folder, f"mean {SCORE} method=mean file=undefined.csv")
 
 
 @pytest.fixture(scope="module")

@@ -174,9 +174,10 @@ def values(args: Args, folder: Path, method: str = "", task: str | None = None) 
         near = get_close_matches(key, of.columns, 3, 0.4)
         raise ValueError(f"no column {key}; the nearest are {', '.join(near) or 'none'}")
     scores = of[key] - of[f"before/{key}"] if score.startswith("gain:") else of[key]
-    scores = (1 - scores if score.startswith("1-") else scores).dropna()
-    if scores.empty:
-        raise ValueError(f"no value of {key}")
+    scores = 1 - scores if score.startswith("1-") else scores
+    if scores.isna().any():
+        lost = ", ".join(map(str, scores.index[scores.isna()]))
+        raise ValueError(f"no value of {key} for seeds {lost}; choose others by seeds=, and say so")
     return scores
 
 
@@ -262,8 +263,8 @@ def change(args: Args, folder: Path) -> str:
 def tasks(args: Args, folder: Path) -> str:
     """The difference in one task less that in another, with its CI."""
     pairs = [differences(args, folder, args[which]) for which in ("task", "minus")]
-    both = pd.concat([one - two for one, two in pairs], axis=1).dropna()
-    return with_interval(list(both.iloc[:, 0]), list(both.iloc[:, 1]), args)
+    one, two = (method - of for method, of in pairs)
+    return with_interval(list(one), list(two.loc[one.index]), args)
 
 
 def holm_p(args: Args, folder: Path) -> str:

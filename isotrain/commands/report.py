@@ -70,7 +70,7 @@ def write_result(result: Result, folder: Path, figures: bool = False) -> list[Pa
     (folder / PAGE).unlink(missing_ok=True)
     paths = replace_files(folder, files)
     say(first_tables(files["table.md"].decode()))
-    say(f"{folder}: {', '.join(files)}; table.md has every score")
+    say(f"{folder}: {', '.join(files)}; runs.csv has every score")
     return [*paths, *_draw(result, folder, figures)]
 
 

@@ -1,6 +1,5 @@
 """Charts of a study that compare methods."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +22,7 @@ from isotrain.pages.charts import (
 )
 from isotrain.pages.run_charts import layer_number
 from isotrain.results.curves import Curve
-from isotrain.results.frame import Row
+from isotrain.results.frame import Row, paired
 from isotrain.results.names import cloud_name, examples_text, score_name
 from isotrain.results.readings import SIDE_TITLES, label
 from isotrain.results.runs import Run
@@ -88,7 +87,10 @@ def differences(
             "high": scaled(row.difference_high),
             "both_low": scaled(row.both_low),
             "both_high": scaled(row.both_high),
-            "seeds": [factor * value for value in paired(runs, score, row.method, baseline)],
+            "seeds": [
+                factor * (own.scores[score] - of.scores[score])
+                for own, of in paired(runs, score, row.method, baseline)
+            ],
             "published": scaled(published.get(row.method)),
             "is_shown": verdict(row) in ("higher", "lower"),
             "text": difference_text(row),
@@ -131,14 +133,6 @@ def differences(
     return chart(
         values, head, text, layer if margin else layer[1:], params=[METHOD], height=ROW * len(rows)
     )
-
-
-def paired(runs: Sequence[Run], score: str, method: str, baseline: str) -> list[float]:
-    """Method minus baseline for every shared seed."""
-    base = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == baseline}
-    scores = {run.seed: run.scores.get(score, math.nan) for run in runs if run.method == method}
-    deltas = (scores[seed] - base[seed] for seed in scores if seed in base)
-    return [value for value in deltas if math.isfinite(value)]
 
 
 def against_isotropy(

@@ -55,14 +55,14 @@ class Row(NamedTuple):
     low: float | None = None  # 95 % CI over seeds
     high: float | None = None
     best_of: str = ""  # number of evaluations a score is the best of; "" if not selected
-    failed: int = 0  # seeds without this score because training failed
+    failed: int = 0  # seeds whose training failed or ended without this score
     baseline: str = ""
     difference: float | None = None  # to the baseline, paired by seed
     difference_sd: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None
     gain: float | None = None  # of fine-tuning: the baseline minus its value at step 0
-    pairs: int | None = None
+    pairs: int | None = None  # 0 where the baseline was scored on other examples
     p: float | None = None  # two-sided, by `test`
     test: str = ""  # t | permutation
     p_holm: float | None = None  # corrected for the methods of this task and score
@@ -93,7 +93,7 @@ def study_rows(
     """Result rows: every shown score of every method over its finished seeds, test first.
 
     If predictions of some runs are collapsed, the rows of all runs are followed by rows without
-    those runs. There, a method with no run left has a row with n = 0.
+    those runs. A method with no run left, or none with a finite score, has a row with n = 0.
 
     Differences are paired by seed. Holm's correction is over the methods of one task and one score,
     including those now left out, counted as p = 1. Equivalence and the seeds needed are given
@@ -120,7 +120,7 @@ def _rows(
     gaps: Sequence[Gap],
     gone: Mapping[str, int],
 ) -> list[Row]:
-    """The rows of some runs; a method of which all are `left_out` has a row with n = 0."""
+    """The rows of some runs; a method without a score has a row with n = 0."""
     rows: list[Row] = []
     for task in study.tasks:
         task_runs = [run for run in runs if run.task == task]
@@ -160,34 +160,54 @@ def _methods(
     margin: float | None,
 ) -> list[Row]:
     """One row per method, before Holm's correction."""
-    runs_by_method = {
-        method: {run.seed: run for run in runs if run.method == method and score in run.scores}
-        for method in study.methods
+    runs_by_method = {m: [run for run in runs if run.method == m] for m in study.methods}
+    scored = {
+        method: {run.seed: run for run in method_runs if score in run.scores}
+        for method, method_runs in runs_by_method.items()
     }
-    base = runs_by_method[study.baseline]
+    base = scored[study.baseline]
     rows = []
-    for method, by_seed in runs_by_method.items():
-        method_runs = list(by_seed.values()) or [run for run in left_out if run.method == method]
-        if not method_runs:
+    for method, method_runs in runs_by_method.items():
+        shown_runs = method_runs or [run for run in left_out if run.method == method]
+        if not shown_runs:
             continue
-        examples = _numbers(run.shown[score] for run in method_runs)
-        summary = summarize([run.scores[score] for run in method_runs]) if by_seed else NO_SEEDS
+        by_seed = scored[method]
+        examples = numbers(run.shown[score] for run in by_seed.values() or shown_runs)
+        values = [run.scores[score] for run in by_seed.values()]
+        summary = summarize(values) if values else NO_SEEDS
         row = Row(ALL, task, score, method, examples, *summary[:5], baseline=study.baseline)
-        if by_seed:
-            row = row._replace(
-                best_of=_numbers(run.n_candidates for run in method_runs if run.is_best_of(score)),
-                collapsed=_collapsed({study.baseline: list(base.values()), method: method_runs}),
-                published=study.published_scores(task).get(method)
-                if any(score == run.monitor for run in method_runs)
-                else None,
-            )
-            pairs = [(by_seed[k], base[k]) for k in study.seeds if k in by_seed and k in base]
-            if is_score(score):  # not comparable on other examples
-                pairs = [pair for pair in pairs if len({r.shown.get(score) for r in pair}) == 1]
-            if method != study.baseline and pairs:
-                row = _compared(row, pairs, None if row.collapsed else margin)
+        row = row._replace(
+            best_of=numbers(run.n_candidates for run in by_seed.values() if run.is_best_of(score)),
+            collapsed=_collapsed({m: runs_by_method[m] for m in (study.baseline, method)}),
+            published=study.published_score(task, method, score, shown_runs[0].monitor),
+        )
+        if method != study.baseline and by_seed.keys() & base.keys():
+            pairs = paired(runs, score, method, study.baseline)
+            margin_here = None if row.collapsed else margin
+            row = _compared(row, pairs, margin_here) if pairs else row._replace(pairs=0)
         rows.append(row)
     return rows
+
+
+def paired(runs: Iterable[Run], score: str, method: str, baseline: str) -> list[tuple[Run, Run]]:
+    """Runs of a method and of the baseline with the same seed that can be compared by a score.
+
+    Both have it. A task score is of as many examples in both, of splits drawn alike.
+    """
+    of_methods: dict[str, dict[int, Run]] = {method: {}, baseline: {}}
+    for run in runs:
+        if run.method in of_methods and score in run.scores:
+            of_methods[run.method][run.seed] = run
+    base = of_methods[baseline]
+    pairs = [(run, base[seed]) for seed, run in of_methods[method].items() if seed in base]
+    if not is_score(score):
+        return pairs
+    return [(a, b) for a, b in pairs if _examples_of(a, score) == _examples_of(b, score)]
+
+
+def _examples_of(run: Run, score: str) -> tuple[int | None, str]:
+    """What tells the examples of a score apart: their number, and the draw of the splits."""
+    return run.shown.get(score), run.drawn
 
 
 def _compared(row: Row, pairs: Pairs, margin: float | None) -> Row:
@@ -253,6 +273,8 @@ def _over_examples(pairs: Pairs, score: str, difference: float) -> tuple[RowInte
     if len(pairs) < FEWEST_SEEDS:
         return None, f"fewer than {FEWEST_SEEDS} pairs say too little about other seeds"
     split, runs = SPLITS[stage], [run for pair in pairs for run in pair]
+    if len({run.drawn for run in runs}) > 1:
+        return None, "each seed has its own examples"
     try:
         stored = [read_predictions(run.folder, split) for run in runs]
     except (OSError, ValueError) as error:  # its message has a path
@@ -286,7 +308,7 @@ def _references(task: str, score: str, base: Sequence[Run]) -> list[Row]:
     """The row of the chance level, if a score of the task has one."""
     if not base or not is_score(score) or not (level := reference(base[0].folder, score)):
         return []
-    examples = _numbers(run.shown[score] for run in base if score in run.shown)
+    examples = numbers(run.shown[score] for run in base if score in run.shown)
     return [Row(ALL, task, score, level[0], examples, 0, level[1])]
 
 
@@ -299,7 +321,7 @@ def _untrained(
         for method, records in starts.items()
     }
     base_scores = scores_by_method[base[0].method] if base else {}
-    examples, rows = _numbers(run.shown[score] for run in base if score in run.shown), []
+    examples, rows = numbers(run.shown[score] for run in base if score in run.shown), []
     for method, scores in scores_by_method.items():
         is_base = scores is base_scores
         is_changed = any(scores[s] != base_scores[s] for s in scores.keys() & base_scores.keys())
@@ -331,7 +353,7 @@ def _margin(study: Study, gain: Summary) -> float | None:
     return study.margin_share * min(bounds) if bounds else None
 
 
-def _numbers(numbers: Iterable[int]) -> str:
+def numbers(numbers: Iterable[int]) -> str:
     """Distinct numbers in order: `8 or 9`."""
     return " or ".join(map(str, sorted(set(numbers))))
 

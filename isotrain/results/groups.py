@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from isotrain.config.compose import without_locations
-from isotrain.results.frame import ALL, Row
+from isotrain.results.frame import ALL, Row, numbers
 from isotrain.results.names import CI, examples_text, score_name
 from isotrain.results.runs import Run
 from isotrain.results.statistics import summarize
@@ -113,12 +113,15 @@ def _score_cells(runs: Sequence[Run]) -> tuple[str, ...]:
     n_text = "" if test.n == dev.n else f", n = {test.n}"
     test_text = f"{mean_text(test)} ({examples_text(test.examples)}{n_text})" if test.n else ""
     examples = examples_text(dev.examples).removeprefix("N = ")
-    return (score_name(monitor), examples, str(dev.n), mean_text(dev), test_text)
+    name = ", ".join(filter(None, (score_name(monitor), dev.best_of and f"best of {dev.best_of}")))
+    return (name, examples, str(dev.n), mean_text(dev), test_text)
 
 
 def _row(runs: Sequence[Run], key: str) -> Row:
     """Mean of a score over the seeds that have it."""
     members = [run for run in runs if key in run.scores]
-    sizes = sorted({run.shown.get(key, 0) for run in members})
+    examples = numbers(run.shown.get(key, 0) for run in members)
     summary = summarize([run.scores[key] for run in members])[:5] if members else (0, math.nan)
-    return Row(ALL, runs[0].task, key, runs[0].method, " or ".join(map(str, sizes)), *summary)
+    best_of = numbers(run.n_candidates for run in members if run.is_best_of(key))
+    row = Row(ALL, runs[0].task, key, runs[0].method, examples, *summary)
+    return row._replace(best_of=best_of)

@@ -55,9 +55,7 @@ def find_result(plan: Plan) -> Result:
     method_sets = {task: {run.method for run in runs if run.task == task} for task in study.tasks}
     n_left_out = {task: len(left_out(plan, task, methods)) for task, methods in method_sets.items()}
     rows = study_rows(study, runs, gaps, n_left_out)
-    first_of_task = {run.task: run for run in reversed(runs)}  # the first run of each
     first_of_method = {run.method: run for run in reversed(runs)}
-    records = [read_result(run.folder) for run in first_of_task.values()]
     configs = {name: read_result(run.folder)["config"] for name, run in first_of_method.items()}
     first = read_result(runs[0].folder) if runs else {}
     works = [w for method in study.methods if method in configs for w in sources(configs[method])]
@@ -65,7 +63,7 @@ def find_result(plan: Plan) -> Result:
         *(study, runs, gaps, rows, len(jobs), changes(plan)),
         works=list(dict.fromkeys(works)),
         headline=first.get("headline") or list(first.get("config", {}).get("metric", {}))[:1],
-        encoder=", ".join(dict.fromkeys(str(r.get("encoder", "")) for r in reversed(records))),
+        encoder=", ".join(dict.fromkeys(run.encoder for run in runs)),
         is_causal=bool(first.get("is_causal")),
         kind=plan.kind,
     )
@@ -89,9 +87,9 @@ def cautions(result: Result, task: str | None = None, brief: bool = False) -> li
 def mixtures(runs: Sequence[Run], brief: bool = False) -> list[Finding]:
     """Mixed versions and partial inputs, with the runs of each; `brief`: with their number.
 
-    Checked are the code over all runs, the revision of the data set within a task, which examples
-    were scored, and what was lost of their texts. A single code version is reported too if it had
-    uncommitted changes, as it cannot be restored.
+    Checked are the code over all runs, the revision of the data set and its drawn splits within a
+    task, which examples were scored, and what was lost of their texts. A single code version is
+    reported too if it had uncommitted changes, as it cannot be restored.
 
     >>> one = Run("rte", "none", 0, {}, {}, code="0a1b+")
     >>> mixtures([one, one._replace(seed=1)])
@@ -104,13 +102,14 @@ def mixtures(runs: Sequence[Run], brief: bool = False) -> list[Finding]:
     checks = [(code_finding, "code", runs)] if len(names) > 1 or "+" in "".join(names) else []
     for task in dict.fromkeys(run.task for run in runs):
         task_runs = [run for run in runs if run.task == task]
-        if len({run.data for run in task_runs}) > 1:
-            checks.append(("mixed_data", "data", task_runs))
+        for name in ("data", "drawn"):
+            if len({getattr(run, name) for run in task_runs}) > 1:
+                checks.append((f"mixed_{name}", name, task_runs))
     for name in ("limited", "lost"):
         checks.append((f"{name}_runs", name, [run for run in runs if getattr(run, name)]))
     findings = []
     for code, name, subset in checks:
-        values = {"task": subset[0].task} if code == "mixed_data" else {}
+        values = {"task": subset[0].task} if name in ("data", "drawn") else {}
         versions = sorted({getattr(run, name) for run in subset})
         lines = [
             f"{version or 'unknown'}: {counted(len(group), 'run') if brief else _where(group)}"

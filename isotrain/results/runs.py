@@ -39,11 +39,13 @@ class Run(NamedTuple):
     code: str = ""  # commit, with + for uncommitted changes
     finished_at: str = ""
     data: str = ""  # revision of the data set
+    drawn: str = ""  # which of its splits were drawn from which rows
     mode: str = "max"  # max | min: which values of the monitored score are better
     select: str = ""  # last | best | holdout: which weights were scored
     n_candidates: int = 0  # checkpoints that the weights were selected from
     limited: str = ""  # the scored examples, if not all of a split
     lost: str = ""  # what was cut or left out of the input
+    encoder: str = ""
 
     @property
     def monitor(self) -> str:
@@ -127,11 +129,13 @@ def run_of(result: Mapping[str, Any], folder: Path, task: str, method: str, seed
         code=_code(result),
         finished_at=str(result.get("finished_at", "")),
         data=str(result.get("data", "")),
+        drawn=str(result.get("drawn_splits", "")),
         mode=str(result.get("mode", "max")),
         select=str(result.get("select", "")),
         n_candidates=int(result.get("n_candidates", 0)),
         limited=limited_text(result),
         lost=lost_text(result.get("lost_input", {})),
+        encoder=str(result.get("encoder", "")),
     )
 
 

@@ -98,7 +98,7 @@ def task_answers(result: Result) -> list[TaskAnswer]:
         curves = _isotropy_keys(runs, result.headline)
         lines = []
         for row in result.table(task).get(key, []):
-            method_runs = [run for run in runs if run.method == row.method]
+            method_runs = [run for run in runs if row.baseline and run.method == row.method]
             means = [_mean(method_runs, curve) for curve in curves]
             scores = [run.scores[key] for run in method_runs if key in run.scores]
             is_baseline = row.method == baseline and bool(row.baseline)

@@ -56,7 +56,7 @@ def share_text(row: Row) -> str:
         return ""
     differences = (row.difference, row.difference_low, row.difference_high)
     shares = [None if d is None else 100 * d / row.gain for d in differences]
-    value, *bounds = (f"{share:+.0f}".replace("-", "−") for share in shares if share is not None)
+    value, *bounds = (f"{share:+z.0f}".replace("-", "−") for share in shares if share is not None)
     bounds.sort(key=lambda text: float(text.replace("−", "-")))
     return f"{value} [{', '.join(bounds)}]" if bounds else value
 
@@ -120,13 +120,15 @@ def notes_of(row: Row, n_seeds: int) -> list[Finding]:
     """Notes on a method's numbers, such as failed seeds, missing CIs and lost pairs."""
     findings = []
     if not row.n:
-        findings.append(finding("all_collapsed"))
+        findings.append(finding("no_runs"))
     if row.collapsed:
         no_claim = row.difference is not None
         findings.append(finding("some_collapsed", text=row.collapsed, no_claim=no_claim, mark=MARK))
     if row.failed:
         findings.append(finding("failed", n=row.failed, n_seeds=n_seeds))
-    if row.pairs and row.pairs < row.n:
+    if row.pairs == 0:
+        findings.append(finding("other_examples", baseline=row.baseline))
+    elif row.pairs and row.pairs < row.n:
         findings.append(finding("fewer_pairs", n=row.pairs, baseline=row.baseline))
     if row.why_no_both:
         findings.append(finding("no_both", both=BOTH, why=row.why_no_both))

@@ -60,28 +60,31 @@ def confirmation(record: Record, trials: Sequence[FrozenTrial]) -> Confirmation 
         return "The study that confirms it is written when all trials have ended."
     options = {p.key: p.options for p in search.parameters if p.options and not p.when}
     key = next((key for key in COMPARED if key in options), "")
-    winners = {}
+    winners, n_trials = {}, []
     for option in options.get(key, ()):
         option_trials = [trial for trial in trials if trial.params.get(key) == option]
         if winner := best_trial(option_trials, record.direction):
             winners[re.sub(r"[^A-Za-z0-9.]+", "_", option).strip("_.") or "none"] = winner
+            n_trials.append(sum(map(is_complete, option_trials)))
     if len(winners) < 2:
-        winners = {"winner": best}
+        winners, n_trials = {"winner": best}, [sum(map(is_complete, trials))]
         if record.baseline in (None, str(best.user_attrs.get(RUNS, [""])[0]).rpartition("-")[2]):
             return NOTHING
     methods = {name: overrides_of(trial.params) for name, trial in winners.items()}
     if len(winners) < 2:
         methods = {"baseline": [], **methods}
     numbers = [str(trial.number) for trial in winners.values()]
+    chosen = [f"trial {k}, best of {n}" for k, n in zip(numbers, n_trials, strict=True)]
     seeds = list(islice((k for k in count() if k not in search.seeds), N_SEEDS))
     overrides = [*search.overrides, *record.overrides]
     task_overrides = [text for text in overrides if key_of(text) == "task"]
     overrides = [text for text in overrides if key_of(text) not in ("task", *PLACES)]
     lines = [
-        f"# Question: does what search {search.name} found hold on seeds it has not used?",
-        f"# Chosen:   trial {' and '.join(numbers)} of {len(trials)}, by {record.objective}. The "
-        "best of several scores is better than what the same values reach again, so the runs here "
-        "have other seeds.",
+        f"# Question: does what search {search.name} chose by {record.objective} hold on other "
+        "seeds (and on test: its dev examples still favour the choice)?",
+        f"# Chosen:   {'; '.join(chosen)}. The best of several scores is better than what the same "
+        "values reach again, by luck of seeds and of dev examples. The seeds here are new, the dev "
+        "examples are not: only a test score is unbiased.",
         f"overrides: {json.dumps(overrides)}",
         f"tasks: {{{json.dumps(record.task)}: {json.dumps(task_overrides)}}}",
         "methods:",

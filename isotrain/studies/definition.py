@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from isotrain.config.compose import quote
 from isotrain.config.shipped import plan_name, text_of
 from isotrain.console import nearest
+from isotrain.runs.keys import on_test
 from isotrain.runs.stored import PlanError
 
 NAME = r"\w[\w.+=-]*"  # of a task or method: names become folder names
@@ -53,10 +54,11 @@ Margin = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 
 
 class Published(BaseModel):
-    """Published scores that the tables show beside those of the study."""
+    """Published scores that the tables show beside the study's monitored score."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    tasks: Mapping[str, Mapping[str, float]]  # by task and method, in the units of the table
+    tasks: Mapping[str, Mapping[str, float]]  # by task and method; a share as 0.653
+    split: Literal["dev", "test"] = "dev"  # of which they are
     source: Annotated[str, Field(min_length=1)]  # who, where, when
 
 
@@ -102,9 +104,12 @@ class Study(BaseModel):
             raise ValueError("margin and margin_share state the margin twice; keep one of them")
         return self
 
-    def published_scores(self, task: str) -> Mapping[str, float]:
-        """Published scores of a task, by method."""
-        return self.published.tasks.get(task, {}) if self.published else {}
+    def published_score(self, task: str, method: str, key: str, monitor: str) -> float | None:
+        """The published score of a method, if a score's key is the one that it is of."""
+        if self.published is None:
+            return None
+        of = monitor if self.published.split == "dev" else on_test(monitor)
+        return self.published.tasks.get(task, {}).get(method) if key == of else None
 
     @property
     def pairs(self) -> list[tuple[str, str, list[str]]]:

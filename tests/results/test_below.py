@@ -96,6 +96,14 @@ def test_trials_of_searches_are_no_results(tmp_path, capsys):
     assert [line["search"] for line in lines] == ["few"] * 4 + [""] * 2
 
 
+def test_a_dev_score_that_selected_its_weights_says_so(tmp_path, capsys):
+    for seed in (0, 1):
+        leave(tmp_path / "wic" / f"none-{seed}", seed=seed, select="best", n_candidates=12)
+    write_runs(tmp_path, tmp_path / "out")
+    (line,) = cells(capsys.readouterr().out)
+    assert line[2] == "accuracy on dev, best of 12"
+
+
 def test_the_score_on_test_has_a_column(tmp_path, capsys):
     for seed, test in enumerate((0.5, 0.6, None)):
         scores = {"val/accuracy": 0.5, "test/accuracy": test}

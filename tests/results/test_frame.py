@@ -53,7 +53,46 @@ def test_scores_of_other_numbers_of_examples_are_not_compared():
     _, one = methods(STUDY, [*found, *runs()[4:]])
     assert (one.n, one.pairs, one.p) == (4, 1, None)
     _, none = methods(STUDY, [*found[1:], *runs()[4:]])
-    assert (none.n, none.pairs, none.difference) == (4, None, None)
+    assert (none.n, none.pairs, none.difference) == (4, 0, None)
+
+
+def test_scores_of_splits_drawn_otherwise_are_not_compared(predicted):
+    by_method = [r._replace(drawn=f"dev by split_seed={r.method}") for r in predicted]
+    _, row = methods(STUDY, by_method)
+    assert (row.n, row.pairs, row.difference) == (3, 0, None)
+    by_seed = [r._replace(drawn=f"dev by split_seed={r.seed}") for r in predicted]
+    _, row = methods(STUDY, by_seed)
+    assert (row.pairs, row.both_low, row.why_no_both) == (3, None, "each seed has its own examples")
+
+
+@pytest.mark.parametrize("n_undefined", [1, 4])
+def test_a_collapsed_run_without_a_score_counts_as_collapsed(n_undefined):
+    found = [
+        run._replace(scores={}, degenerate="constant")
+        if run.method == "mean" and run.seed < n_undefined
+        else run
+        for run in runs(zca=ZCA, key="test/spearman")
+    ]
+    _, mean, zca = methods(STUDY, found)
+    assert mean.n == 4 - n_undefined
+    assert mean.collapsed == f"{n_undefined} of 4 runs of method mean collapsed"
+    assert zca.comparisons == 2
+    without = [r for r in study_rows(STUDY, found) if r.runs != ALL and r.method == "mean"]
+    assert [(row.n, row.collapsed) for row in without] == [(4 - n_undefined, "")]
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_published_scores_stand_beside_those_of_their_split(split):
+    published = {"tasks": {"rte": {"none": 0.653}}, "split": split, "source": "Someone 2023"}
+    study = Study(**STUDY.model_dump() | {"published": published})
+    found = [
+        run._replace(scores=dict.fromkeys(shown, 0.6), shown=shown)
+        for run in runs()
+        for shown in [{"val/accuracy": 277, "test/accuracy": 300}]
+    ]
+    shown = {(r.score, r.method): r.published for r in methods(study, found)}
+    of = {"dev": "val/accuracy", "test": "test/accuracy"}[split]
+    assert {k: v for k, v in shown.items() if v is not None} == {(of, "none"): 0.653}
 
 
 def test_the_numbers_are_those_of_scipy():

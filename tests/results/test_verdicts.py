@@ -129,6 +129,13 @@ def test_isotropy_and_the_scores_of_few_seeds_stand_beside_the_difference(n_seed
     assert len(PLACES) > 4, "some places are not in the answer"
 
 
+def test_a_reference_has_no_scores_of_a_method_of_its_name():
+    runs = [Run("wic", "a", seed, {KEY: 0.7}, {KEY: 1400}) for seed in range(2)]
+    (answer,) = task_answers(content(base(), base("a"), base("a", baseline="", n=0), runs=runs))
+    lines = [line for line in answer.lines if line.row.method == "a"]
+    assert [(line.row.baseline, line.singles) for line in lines] == [("none", [0.7, 0.7]), ("", [])]
+
+
 def test_faults_of_a_study():
     whole = content(base(), row("a", -0.03, 0.01), runs=RUNS, n_planned=2)
     assert faults(whole) == []

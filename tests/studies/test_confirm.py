@@ -58,9 +58,8 @@ def test_the_winner_is_compared_with_the_overrides_on_fresh_seeds(tmp_path):
     assert study.seeds == (1, 2, 4, 5, 6, 7, 8, 9)
     assert study.overrides == ("encoder=tiny", "source=demo", "isotropy=clip")
     assert study.tasks == {"rte": ("task=rte",)}
-    message = "does what search few found hold on seeds it has not used?"
-    assert question_of(found.yaml) == message
-    assert "of 5, by val/accuracy" in found.yaml
+    assert question_of(found.yaml).startswith("does what search few chose by val/accuracy hold on")
+    assert "trial 1, best of 3." in found.yaml
 
 
 def test_options_to_compare_are_methods_of_equal_standing(tmp_path):

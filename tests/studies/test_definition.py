@@ -50,13 +50,13 @@ def test_overrides_of_all_runs_then_of_the_task_then_of_the_method(tmp_path):
 
 
 def test_margin_and_published_scores(tmp_path):
-    published = {"tasks": {"rte": {"none": 0.653, "mean": 64}}, "source": "Someone 2023, table 2"}
+    published = {"tasks": {"rte": {"none": 0.653, "mean": 0.64}}, "source": "Someone 2023, table 2"}
     study = load_study(write(tmp_path / "my.yaml", margin=0.01, published=published))
-    assert (study.margin, study.published_scores("rte")) == (0.01, {"none": 0.653, "mean": 64})
+    assert (study.margin, study.published.split) == (0.01, "dev")
+    assert study.published.tasks == {"rte": {"none": 0.653, "mean": 0.64}}
     assert study.published.source == "Someone 2023, table 2"
-    assert study.published_scores("wic") == {}
     plain = load_study(write(tmp_path / "plain.yaml"))
-    assert (plain.margin, plain.published, plain.published_scores("rte")) == (None, None, {})
+    assert (plain.margin, plain.published) == (None, None)
 
 
 def test_a_study_yaml_is_called_as_its_folder(tmp_path, monkeypatch):

@@ -98,7 +98,7 @@ def test_conditional_keys_options_and_several_seeds_are_reported(folder):
     assert "- isotropy.n_components: range(1, 5), where isotropy=clip\n" in text
     assert "mean over seeds 0, 3" in text
     assert "- pruner: MedianPruner(n_warmup_steps=2)\n" in text
-    assert "To compare none, clip, on dev and test" in text
+    assert "To compare none, clip over seeds" in text
 
 
 def lines_of(status):
