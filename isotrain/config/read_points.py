@@ -4,14 +4,14 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-RULE = "pooled, before, or layer_k or all (every block) followed by /cls, /tokens or /mean"
+RULE = "pooled, before, or layer_k or all (every block) followed by /cls, /tokens, /mean or /last"
 
 
 class ReadPoint(NamedTuple):
     """`pooled` or `before` (output and input of the isotropy layer at `pooled`), or a block."""
 
     name: str  # pooled | before | layer_k | all
-    view: str | None  # of a block: cls | tokens | mean
+    view: str | None  # of a block: cls | tokens | mean | last
 
     def depths(self, n_blocks: int) -> list[int]:
         """Depths read: index of a hidden state, L + 1 = before, L + 2 = pooled.
@@ -44,7 +44,7 @@ def read_point(text: str) -> ReadPoint:
     Raises:
         ValueError: no read point of that name.
     """
-    match = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean)", text)
+    match = re.fullmatch(r"(pooled|before)|(layer_\d+|all)/(cls|tokens|mean|last)", text)
     if match is None:
         raise ValueError(f"a read point is {RULE}, got {text!r}")
     return ReadPoint(match[1] or match[2], match[3])

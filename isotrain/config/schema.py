@@ -14,7 +14,7 @@ from isotrain.console import UserError
 
 TokenRows = StrEnum("TokenRows", ["all", "no_special"])  # tokens of a token site
 Batching = StrEnum("Batching", ["length", "random"])  # how training examples are grouped
-View = StrEnum("View", ["cls", "tokens", "mean"])  # embeddings of a layer that are measured
+View = StrEnum("View", ["cls", "tokens", "mean", "last"])  # embeddings of a layer that are measured
 Select = StrEnum("Select", ["last", "best", "holdout"])  # which weights a run ends with
 WeightAs = StrEnum("WeightAs", ["absolute", "share_of_task_gradient"])  # unit of a weight
 WeightSchedule = StrEnum("WeightSchedule", ["constant", "linear_decay"])  # over a run

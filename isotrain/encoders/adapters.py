@@ -12,7 +12,11 @@ from torch import nn
 from isotrain.arguments import checked
 from isotrain.encoders.base import Encoder
 
-LORA_TARGETS = {"distilbert": ["q_lin", "v_lin"]}  # of architectures without a default in peft
+LORA_TARGETS = {  # of architectures without a default in peft
+    "distilbert": ["q_lin", "v_lin"],
+    "mpnet": ["attn.q", "attn.v"],
+    "modernbert": ["Wqkv"],
+}
 IA3_TARGETS = {"distilbert": ["k_lin", "v_lin", "ffn.lin2"]}
 IA3_INPUTS = {"distilbert": ["ffn.lin2"]}  # maps whose input is scaled
 
@@ -46,13 +50,21 @@ def lora(
         ValueError: no linear map has such a name, or the architecture has no default.
     """
     from peft import LoraConfig
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
 
     model = encoder.model
+    name = model.config.model_type
+    known = {*TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, *LORA_TARGETS}
+    if target_modules is None and name not in known:
+        raise ValueError(
+            f"peft=lora knows no linear maps to adapt in {name}; name them by "
+            "peft.target_modules=[…], suffixes of the names of its linear maps"
+        )
     config = LoraConfig(
         r=r,
         lora_alpha=alpha,  # type: ignore[arg-type]  # a float works
         lora_dropout=dropout,
-        target_modules=target_modules or LORA_TARGETS.get(model.config.model_type),
+        target_modules=target_modules or LORA_TARGETS.get(name),
         fan_in_fan_out=_stores_inputs_first(model),
     )
     return _inject(encoder, config)

@@ -19,7 +19,7 @@ from isotrain.export.folding import Affine, NotAffineError, folded, layer_sites
 from isotrain.export.rebuilt import Rebuilt
 from isotrain.export.sentence_module import IsotropyLayer, layer_class
 
-ALL_TEXTS = "text"  # name of the prompt of every text
+PROMPTS = ("query", "document")  # names that encode_query and encode_document read
 
 
 class SentencesFolder(Folder):
@@ -43,12 +43,12 @@ class SentencesFolder(Folder):
         except NotAffineError as error:
             layer_class(str(rebuilt.cfg.isotropy["_target_"]))
             self.summary += f", the isotropy layer as a module of isotrain: {error}"
-        is_one = len(set(_prefixes(rebuilt))) == 1 and bool(self.prompts)
-        self.default = ALL_TEXTS if is_one else None
+        is_one = len(set(self.prompts.values())) == 1
+        self.default = PROMPTS[0] if is_one else None
         self.usage = {
             "needs_isotrain": self.affine is None,
             "prompts": self.prompts,
-            "default": self.prompts[ALL_TEXTS] if is_one else "",
+            "default": self.prompts[PROMPTS[0]] if is_one else "",
         }
 
     def write(self, folder: Path) -> None:
@@ -81,32 +81,24 @@ class SentencesFolder(Folder):
         model = SentenceTransformer(
             str(folder), device="cpu", trust_remote_code=is_custom, local_files_only=True
         ).eval()
-        names = [*(prompts or [None])]
+        ways = [model.encode_query, model.encode_document] if prompts else [model.encode]
         pairs = []
         for output, dtype in ((rebuilt.single, torch.float32), (rebuilt.double, torch.float64)):
             model = model.to(dtype=dtype)
             vectors = []
             for number, (texts, *_) in enumerate(rebuilt.texts):
-                name = names[number % len(names)]
-                bare_texts = [text.removeprefix(prompts.get(name, "")) for text in texts]
-                vectors.append(model.encode(bare_texts, prompt_name=name, convert_to_tensor=True))
+                prompt = prompts.get(PROMPTS[number], "")
+                bare_texts = [text.removeprefix(prompt) for text in texts]
+                vectors.append(ways[number % len(ways)](bare_texts, convert_to_tensor=True))
             pairs.append((output.pooled.transpose(0, 1).flatten(0, 1), torch.cat(vectors)))
         differences(*((normalize(run), normalize(copy)) for run, copy in pairs))  # as for cosines
         return differences(*pairs)
 
 
 def prompts_of(rebuilt: Rebuilt) -> dict[str, str]:
-    """`task.prefix` as prompts: one for all texts, or one for each column; empty without any."""
-    prefixes = _prefixes(rebuilt)
-    if not any(prefixes):
-        return {}
-    if len(set(prefixes)) == 1:
-        return {ALL_TEXTS: prefixes[0]}
-    return dict(zip(rebuilt.task.text, prefixes, strict=True))
-
-
-def _prefixes(rebuilt: Rebuilt) -> list[str]:
-    return [str(prefix) for prefix in getattr(rebuilt.task, "prefix", ())]
+    """`task.prefix` as prompts: of a query the first, of a document the last; empty without any."""
+    prefixes = [str(prefix) for prefix in getattr(rebuilt.task, "prefix", ())]
+    return dict(zip(PROMPTS, (prefixes[0], prefixes[-1]), strict=True)) if any(prefixes) else {}
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from isotrain.encoders.hidden_states import (
 from isotrain.encoders.trial import in_evaluation
 from isotrain.geometry.rows import wide
 from isotrain.metrics.suite import needs
-from isotrain.runs.keys import VIEWS, CurveKey
+from isotrain.runs.keys import MEASURED, CurveKey
 from isotrain.tasks.data.encoding import collate
 from isotrain.training.monitor.hooks import METRICS, checked_metrics
 from isotrain.training.monitor.measurement import Measurement
@@ -69,7 +69,7 @@ class LayerIsotropy:
         rows: Iterable[Any],
         tokenizer: Any = None,
         metrics: Iterable[str | Callable[..., Any]] | Mapping[str, Callable[..., Any]] = METRICS,
-        views: Sequence[str] = VIEWS,
+        views: Sequence[str] = MEASURED,
         max_rows: int = 2048,
         labels: Sequence[float] | None = None,
         batch_size: int = 32,

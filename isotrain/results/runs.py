@@ -21,7 +21,11 @@ if TYPE_CHECKING:  # a run alone needs no study
 SPLITS = {"val": "dev", "test": "test"}  # stage of a score's key: its split
 LESS_NULL = "partition_less_null"  # ln I(W) minus the median of its null
 BESIDE = ("mean_cosine", LESS_NULL)  # metrics shown with the first headline metric
-VIEWS_OF = {"ClsPooling": "cls", "MeanPooling": "mean"}  # of the last layer, by pooling
+VIEWS_OF = {
+    "ClsPooling": "cls",
+    "MeanPooling": "mean",
+    "LastPooling": "last",
+}  # of the last layer, by pooling
 NOT_RUN = "not run"
 DAMAGE = (OSError, DamagedError)
 

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 DEV, TRAINING = "isotropy", "train_isotropy"  # of which examples
-VIEWS = ("cls", "tokens", "mean")  # of a layer: first token, every non-pad token, their mean
+VIEWS = ("cls", "tokens", "mean", "last")  # of a layer: see `CloudSampler`
+MEASURED = VIEWS[:3]  # unless others are asked for
 SIDES = ("before", "after")  # of a site: input and output of its isotropy layer
 COUNTS = ("n_rows", "n_rows_not_finite")  # logged like metrics
 EXTRAS = ("labels", "groups", "reference", "positives")  # further arguments of a metric
@@ -20,7 +21,7 @@ class CurveKey(NamedTuple):
 
     metric: str
     where: str  # layer_03, or a site
-    view: str  # of a layer: cls, tokens, mean; of a site: before, after
+    view: str  # of a layer: one of VIEWS; of a site: before, after
     rows: str = DEV
 
     @property

@@ -45,6 +45,7 @@ class Contrastive(Regression):
     Args:
         max_length: maximum tokens of an evaluated sentence.
         train_length: maximum tokens of a training sentence.
+        prefix: text before each sentence, such as `query: ` of E5.
     """
 
     has_labels = False
@@ -54,12 +55,14 @@ class Contrastive(Regression):
         self,
         max_length: Annotated[int, Field(ge=3)] = 128,
         train_length: Annotated[int, Field(ge=3)] = 32,
+        prefix: str = "",
     ) -> None:
         pair = SENTENCES[:2]
         super().__init__(
             *(self.name, pair, "score", 0.0, 5.0, "bi", max_length),
             head_dropout=0.0,
             has_loss=False,
+            prefix=prefix,
         )
         self.data_set = STSB
         self.train_length, self.n_sequences = train_length, 1
@@ -82,7 +85,8 @@ class Contrastive(Regression):
         """Encode each sentence as a sequence; examples with a score keep it as their label."""
         if rows and self.data_set.target in rows[0]:
             return super().encode(rows, tokenizer)
-        texts = [tuple(row[name] for name in SENTENCES[: self.n_sequences]) for row in rows]
+        names, prefix = SENTENCES[: self.n_sequences], self.prefix[0]
+        texts = [tuple(prefix + row[name] for name in names) for row in rows]
         labels, limit = [0.0] * len(rows), "task.train_length"
         return encode_pairs(texts, labels, tokenizer, "bi", self.train_length, limit=limit)
 

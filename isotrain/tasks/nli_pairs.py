@@ -34,8 +34,9 @@ class NLIPairs(Contrastive):
         hard_negatives: bool = False,
         max_length: Annotated[int, Field(ge=3)] = 128,
         train_length: Annotated[int, Field(ge=3)] = 32,
+        prefix: str = "",
     ) -> None:
-        super().__init__(max_length, train_length)
+        super().__init__(max_length, train_length, prefix)
         self.hard_negatives = hard_negatives
         self.n_sequences = 3 if hard_negatives else 2
 

@@ -52,8 +52,9 @@ class Text(Contrastive):
         min_words: Annotated[int, Field(ge=1)] = 4,
         max_length: Annotated[int, Field(ge=3)] = 128,
         train_length: Annotated[int, Field(ge=3)] = 32,
+        prefix: str = "",
     ) -> None:
-        super().__init__(max_length, train_length)
+        super().__init__(max_length, train_length, prefix)
         self.min_words = min_words
 
     def training_rows(self, source: Source) -> list[Row]:
@@ -78,9 +79,26 @@ class Text(Contrastive):
 
     def encode(self, rows: list[Row], tokenizer: Any) -> list[Example]:
         """Each sentence as a sequence, with the tokenizer's own token for unknown words."""
-        unknown = tokenizer.unk_token or UNKNOWN
+        unknown = unknown_token(tokenizer)
         rows = [{**row, "sentence1": row["sentence1"].replace(UNKNOWN, unknown)} for row in rows]
         return super().encode(rows, tokenizer)
+
+
+def unknown_token(tokenizer: Any) -> str:
+    """A tokenizer's token for unknown words; `<unk>` if it has none, or one that means else.
+
+    A byte-level BPE knows every word. What GPT-2, Qwen2 and SmolLM2 call their unknown token is
+    `<|endoftext|>`.
+
+    >>> from isotrain.encoders.tiny import build_tiny
+    >>> unknown_token(build_tiny(8, 1, 1).tokenizer)
+    '[UNK]'
+    """
+    model: Any = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    knows_all = type(model).__name__ == "BPE" and model.unk_token is None
+    others = (None, tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token)
+    token = tokenizer.unk_token
+    return UNKNOWN if knows_all or token in others else str(token)
 
 
 def is_heading(line: str) -> bool:

@@ -21,7 +21,7 @@ from isotrain.model.distributed import (
     sum_over_processes,
 )
 from isotrain.model.isotropic_model import StepMemory
-from isotrain.model.pooling import cls_pool, mean_pool
+from isotrain.model.pooling import cls_pool, last_pool, mean_pool
 from isotrain.objectives.base import Objective
 from isotrain.training.layer_statistics import Passes
 from isotrain.types import Batch, ModelOutput
@@ -299,9 +299,11 @@ def _of_block(hidden_ATD: Tensor, batch: Batch, view: str) -> Tensor:
     """The tokens `[N, D]` of a block, or one vector per sequence, `[B, Q, D]`."""
     if view == "tokens":
         return take_rows(hidden_ATD, batch.attention_mask.bool())
-    vectors_AD = (
-        cls_pool(hidden_ATD) if view == "cls" else mean_pool(wide(hidden_ATD), batch.attention_mask)
-    )
+    if view == "cls":
+        vectors_AD = cls_pool(hidden_ATD)
+    else:
+        pool = mean_pool if view == "mean" else last_pool
+        vectors_AD = pool(wide(hidden_ATD), batch.attention_mask)
     vectors_QBD = vectors_AD.reshape(batch.n_sequences, len(batch.labels), -1)
     return vectors_QBD.transpose(0, 1)
 

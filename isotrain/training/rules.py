@@ -242,15 +242,16 @@ def read_points(parts: Parts, name: str, objective: Objective) -> Iterator[str]:
             point.depths(encoder.n_blocks)
         except ValueError as error:
             yield f"objective={name}: {error}"
-        if point.view == "cls" and (point.name == "layer_0" or encoder.is_causal):
+        is_first = point.view == "cls" and encoder.is_causal
+        if is_first or (point.name == "layer_0" and point.view in ("cls", "last")):
             yield (
-                f"objective={name} reads {text}, the first token before it has seen anything of "
-                f"its sentence; read {point.name}/mean"
+                f"objective={name} reads {text}, a token before it has seen anything of its "
+                f"sentence; read {point.name}/{'last' if point.name != 'layer_0' else 'mean'}"
             )
         if objective.needs != "rows" and point.view == "tokens":
             yield (
                 f"objective={name} compares examples, and {text} gives it tokens; read pooled, or "
-                "a block's /cls or /mean"
+                "a block's /cls, /mean or /last"
             )
         elif getattr(objective, "hard_negative_weight", 0) and n < 3:
             yield (

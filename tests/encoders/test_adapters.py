@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+import transformers
 
 from isotrain.encoders.adapters import ia3, lora
 from isotrain.encoders.tiny import build_tiny
+from isotrain.encoders.transformer import TransformerEncoder
 from isotrain.types import Batch
 
 ADAPTERS = {"lora": lora, "ia3": ia3}
@@ -103,5 +105,15 @@ def test_lora_dropout_acts_in_training_alone():
 def test_an_architecture_without_a_default(monkeypatch, name):
     encoder = build_tiny(width=8, n_blocks=1, n_heads=1)
     monkeypatch.setattr(type(encoder.model.config), "model_type", "something")
-    with pytest.raises(ValueError, match="Please specify `target_modules`"):
+    message = {"lora": r"in something; name them by peft\.target_modules", "ia3": "Please specify"}
+    with pytest.raises(ValueError, match=message[name]):
         ADAPTERS[name](encoder)
+
+
+@pytest.mark.parametrize(("name", "n_maps"), [("MPNet", 4), ("ModernBert", 2)])
+def test_architectures_without_a_default_in_peft_have_one_here(tokenizer, name, n_maps):
+    sizes = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
+    sizes |= {"vocab_size": len(tokenizer), "num_hidden_layers": 2, "pad_token_id": 0}
+    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**sizes))
+    names = lora(TransformerEncoder(model, tokenizer, "random"))
+    assert len({text.split(".lora_")[0] for text in names}) == n_maps

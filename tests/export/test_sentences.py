@@ -73,30 +73,19 @@ def test_texts_as_they_are_get_the_prefix_of_the_run(made_run, export, of_the_ru
     run = made_run(*STSB, "pooling=mean", f"task.prefix={json.dumps(prefix)}")
     folder = export(run, FORM)
     model = SentenceTransformer(str(folder), device="cpu")
-    names = [None, None] if isinstance(prefix, str) else ["sentence1", "sentence2"]
     known = of_the_run(run)
-    vectors = [
-        model.encode(texts, prompt_name=name, convert_to_tensor=True)
-        for texts, name in zip(known.columns, names, strict=True)
-    ]
+    ways = [(model.encode_query, model.encode_document)]
+    ways += [(model.encode, model.encode)] if isinstance(prefix, str) else []
     expected = known.output.pooled.float()
-    torch.testing.assert_close(torch.stack(vectors, 1), expected, rtol=1e-5, atol=1e-5)
+    for columns in ways:
+        vectors = [
+            encode(texts, convert_to_tensor=True)
+            for encode, texts in zip(columns, known.columns, strict=True)
+        ]
+        torch.testing.assert_close(torch.stack(vectors, 1), expected, rtol=1e-5, atol=1e-5)
     bare = model.encode(known.columns[0], prompt="", convert_to_tensor=True)
     assert not torch.allclose(bare, vectors[0], atol=1e-3)
     assert "prompt" in (folder / "README.md").read_text()
-
-
-def test_a_column_named_text_is_no_prompt_of_all_texts(made_run, export, tmp_path):
-    rows = [{"text": f"a {i}", "reply": f"bank {i}", "score": i / 4} for i in range(5)]
-    for split in ("train", "dev"):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / "own" / f"{split}.jsonl").parent.mkdir(exist_ok=True)
-        (tmp_path / "own" / f"{split}.jsonl").write_text(lines)
-    own = ("task=pair_regression", "task.form=bi", "task.text=[text,reply]", "metric=[]")
-    prefix = ("pooling=mean", f"data.path={tmp_path / 'own'}", "task.prefix=['ab: ','bank: ']")
-    folder = export(made_run(*own, *prefix), FORM)
-    assert SentenceTransformer(str(folder), device="cpu").default_prompt_name is None
-    assert "prompt_name='text'" in (folder / "README.md").read_text()
 
 
 @pytest.fixture

@@ -6,10 +6,19 @@ import shutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from isotrain.tasks.data.demo_generator import DemoSource
 from isotrain.tasks.data.sources import LocalSource
-from isotrain.tasks.text import Text, as_written, is_heading, n_words, split_sentences
+from isotrain.tasks.text import (
+    Text,
+    as_written,
+    is_heading,
+    n_words,
+    split_sentences,
+    unknown_token,
+)
 from tests.parts import STSB
 
 PARAGRAPHS = [
@@ -80,6 +89,32 @@ def test_a_rare_word_is_the_unknown_token(tokenizer):
     tokens = tokenizer.convert_ids_to_tokens(example.input_ids[0])
     assert tokens == ["[CLS]", "q", "[UNK]", ",", "z", "[UNK]", ".", "[SEP]"]
     assert example.special_mask == [[1, 0, 0, 0, 0, 0, 0, 1]]
+
+
+def test_an_unknown_token_that_ends_a_text_stands_for_no_word():
+    backend = Tokenizer(models.BPE(vocab={"a": 0, "<|end|>": 1}, merges=[]))
+    byte_level = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<|end|>")
+    assert unknown_token(byte_level) == "<unk>"
+    backend = Tokenizer(models.WordLevel({"a": 0, "<|end|>": 1, "<unk>": 2}, unk_token="<|end|>"))
+    specials = {"unk_token": "<|end|>", "eos_token": "<|end|>"}
+    shared = PreTrainedTokenizerFast(tokenizer_object=backend, **specials)
+    assert unknown_token(shared) == "<unk>"
+    own = PreTrainedTokenizerFast(tokenizer_object=backend, **{**specials, "unk_token": "<unk>"})
+    assert unknown_token(own) == "<unk>"
+
+
+def test_a_prefix_stands_before_each_sentence(root, tokenizer):
+    task = Text(min_words=4, prefix="the ")
+    rows = task.load(LocalSource(str(root)))
+    plain = Text(min_words=4).encode(rows["train"], tokenizer)
+    the = tokenizer.convert_tokens_to_ids("the")
+    for rows_of, others in ((rows["train"], plain), (rows["dev"], None)):
+        examples = task.encode(rows_of, tokenizer)
+        assert all(ids[1] == the for example in examples for ids in example.input_ids)
+        if others:
+            assert [[e.input_ids[0][0], *e.input_ids[0][2:]] for e in examples] == [
+                list(e.input_ids[0]) for e in others
+            ]
 
 
 def test_the_official_names_of_the_files(root):

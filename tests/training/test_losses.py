@@ -34,8 +34,8 @@ def batch_and_output(seed=0, n_layers=3, dtype=torch.float64):
 
 def test_every_read_point_holds_what_its_name_says():
     batch, output = batch_and_output()
-    names = ["pooled", "before", "layer_1/cls", "layer_0/tokens", "layer_2/mean"]
-    pooled, before, cls, tokens, mean = read_points(output, batch, map(read_point, names))
+    names = ["pooled", "before", "layer_1/cls", "layer_0/tokens", "layer_2/mean", "layer_1/last"]
+    pooled, before, cls, tokens, mean, last = read_points(output, batch, map(read_point, names))
     assert torch.equal(pooled, output.pooled)
     assert torch.equal(before, 2 * output.pooled)
     for example in range(B):
@@ -44,6 +44,8 @@ def test_every_read_point_holds_what_its_name_says():
             assert torch.equal(cls[example, sequence], output.hidden_states[1][a, 0])
             expected = mean_pool(output.hidden_states[2], batch.attention_mask)[a]
             assert torch.equal(mean[example, sequence], expected)
+            t = int(batch.attention_mask[a].sum()) - 1
+            assert torch.equal(last[example, sequence], output.hidden_states[1][a, t])
     real = [
         output.hidden_states[0][a, t]
         for a in range(Q * B)

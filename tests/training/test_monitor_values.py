@@ -92,6 +92,19 @@ def test_every_value_before_and_after_training(built, task):
         assert after[f"isotropy/linear_cka/{place}"] < 1.0 - 1e-6
 
 
+def test_the_view_last_is_the_last_token_that_is_no_pad(built):
+    experiment = built("task=rte", "metric=[mean_cosine]", "monitor.views=[last]")
+    values = validated(experiment)
+    for number in range(3):
+        rows = [
+            output.hidden_states[number][a, int(mask.sum()) - 1]
+            for batch, output in dev_passes(experiment)
+            for a, mask in enumerate(batch.attention_mask)
+        ]
+        expected = float(mean_cosine(torch.stack(rows)))
+        assert values[f"isotropy/mean_cosine/layer_{number:02d}/last"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("views", ["cls", "mean", "tokens", "tokens,cls"])
 def test_only_the_views_that_are_asked_for(built, views):
     experiment = built("task=rte", "metric=[isoscore]", f"monitor.views=[{views}]")

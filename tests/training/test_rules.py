@@ -341,9 +341,10 @@ class Needing(Objective):
         ("scored_pairs", "layer_1/mean", 2, False, "at layer_1/mean this task gives 1"),
         ("classes", "layer_1/tokens", 1, False, "compares examples"),
         ("rows", "layer_0/cls", 1, False, "read layer_0/mean"),
-        ("rows", "layer_2/cls", 1, True, "read layer_2/mean"),
-        ("rows", "all/cls", 1, True, "read all/mean"),
-        ("rows", "layer_2/mean", 1, True, ""),
+        ("rows", "layer_0/last", 1, True, "read layer_0/mean"),
+        ("rows", "layer_2/cls", 1, True, "read layer_2/last"),
+        ("rows", "all/cls", 1, True, "read all/last"),
+        ("rows", "layer_2/last", 1, True, ""),
     ],
 )
 def test_read_points(needs, text, n_vectors, is_causal, words):

@@ -44,6 +44,7 @@ from isotrain.geometry.groups import (
 from isotrain.metrics.intra_sentence_similarity import sentence_cosines
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import Source
+from isotrain.tasks.text import unknown_token
 
 N_SETS = 1000  # of random embeddings, for the baseline of explained variance
 Measures = dict[str, float | int]
@@ -293,7 +294,7 @@ class Contextuality(Analysis):
 
     def _encode_corpus(self, subject: Subject) -> _EncodedCorpus:
         tokenizer = subject.encoder.tokenizer
-        unknown = tokenizer.unk_token or "<unk>"
+        unknown = unknown_token(tokenizer)
         sentences = read_corpus(subject.source, self.corpus, self.splits, unknown)
         words = Words(tokenizer, punctuation=False)
         sample = draw_sentences(sentences, words, subject.max_length, subject.seed, self.max_rows)

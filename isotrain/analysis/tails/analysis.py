@@ -55,6 +55,7 @@ from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.results.statistics import wilson
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
+from isotrain.tasks.text import unknown_token
 
 
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
@@ -431,7 +432,7 @@ class Tails(Analysis):
             )
 
     def _sentences(self, subject: Subject, split: str) -> list[str]:
-        unknown = subject.encoder.tokenizer.unk_token or "<unk>"
+        unknown = unknown_token(subject.encoder.tokenizer)
         return read_corpus(subject.source, self.corpus, [split], unknown)
 
     def _search(self, subject: Subject) -> Search:

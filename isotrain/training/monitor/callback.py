@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from isotrain.runs.keys import DEV, TRAINING, VIEWS, parse_key
+from isotrain.runs.keys import DEV, MEASURED, TRAINING, parse_key
 from isotrain.runs.snapshots import write_snapshot
 from isotrain.training.loggers.jsonl import RecordLog, send
 from isotrain.training.monitor.hooks import MonitorHooks
@@ -49,7 +49,7 @@ class RunMonitor(MonitorHooks, pl.Callback):
         metrics: Mapping[str, RowMetric],
         max_rows: int,
         headline: Sequence[str] = (),
-        views: Sequence[str] = VIEWS,
+        views: Sequence[str] = MEASURED,
         map_rows: int = 0,
         folder: Path | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from torch._compile import _disable_dynamo
 from isotrain.encoders.hidden_states import backbone_of, check_recorded_states, recorded
 from isotrain.geometry.rows import hash_ids, wide
 from isotrain.metrics.suite import functions_by_name, needs
-from isotrain.runs.keys import DEV, VIEWS, CurveKey
+from isotrain.runs.keys import DEV, MEASURED, VIEWS, CurveKey
 from isotrain.training.monitor.measurement import Measurement
 from isotrain.training.monitor.sampling import CloudSampler, SampledCloud
 from isotrain.types import Batch, ModelOutput
@@ -60,7 +60,7 @@ class MonitorHooks:
     def __init__(
         self,
         metrics: Iterable[str | Callable[..., Any]] | Mapping[str, Callable[..., Any]] = METRICS,
-        views: Sequence[str] = VIEWS,
+        views: Sequence[str] = MEASURED,
         max_rows: int = 1024,
         encoder: str | None = None,
     ) -> None:

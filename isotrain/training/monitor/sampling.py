@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from isotrain.geometry.cloud import Cloud
 from isotrain.geometry.rows import hash_ids, locate_ids, row_ids
 from isotrain.model.distributed import all_gather
-from isotrain.model.pooling import mean_pool
+from isotrain.model.pooling import last_pool, mean_pool
 from isotrain.runs.keys import SIDES, layer_name
 from isotrain.types import Batch, ModelOutput
 
@@ -51,8 +51,9 @@ class CloudSampler:
     """Sample up to `max_rows` embeddings of each layer and view, and of each site.
 
     Those with the lowest id hashes are kept: the same ones for any batch size, evaluation and
-    number of processes. `views` are those of a layer: cls, tokens, mean. `bare` sites have no
-    isotropy layer and one cloud.
+    number of processes. `views` are those of a layer: the first token (cls), every non-pad token
+    (tokens), their mean in each sequence, the last token. `bare` sites have no isotropy layer and
+    one cloud.
     """
 
     def __init__(self, max_rows: int, views: Collection[str], bare: Collection[str] = ()) -> None:
@@ -72,9 +73,10 @@ class CloudSampler:
         for view, reservoir in self._views.items():
             if view == "cls":
                 reservoir.add(id_AT[:, 0], [hidden[:, 0] for hidden in states], [label_A])
-            elif view == "mean":
-                means = [mean_pool(hidden, mask_AT) for hidden in states]
-                reservoir.add(id_AT[:, 0], means, [label_A])
+            elif view in ("mean", "last"):
+                pool = mean_pool if view == "mean" else last_pool
+                vectors = [pool(hidden, mask_AT) for hidden in states]
+                reservoir.add(id_AT[:, 0], vectors, [label_A])
             else:
                 position_N = mask_AT.flatten().nonzero().flatten()
                 label_AT = label_A[:, None].expand_as(id_AT)

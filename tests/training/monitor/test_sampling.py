@@ -9,7 +9,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from isotrain.runs.keys import VIEWS
+from isotrain.runs.keys import MEASURED, VIEWS
 from isotrain.training.monitor.callback import RunMonitor
 from isotrain.training.monitor.sampling import CloudSampler
 from isotrain.types import Batch, ModelOutput, SiteEmbeddings
@@ -109,7 +109,7 @@ def test_a_sanity_check_is_not_an_evaluation(built, tmp_path):
     assert not (tmp_path / "snapshots").exists()
     assert monitor._reference == {}
     trainer.validate(experiment.module, datamodule=experiment.data, verbose=False)
-    assert len(calls) == 3 * 3 + 2, "the same monitor measures"
+    assert len(calls) == 3 * len(MEASURED) + 2, "the same monitor measures"
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ def offered(n_examples, size, max_rows, bare=()):
 def test_memory_is_the_budget_whatever_the_size_of_the_data(bare):
     """Documented: max_rows·D·4 bytes for each cloud; ids, hashes, labels and tokens come beside."""
     found = {n: offered(n, 500, 64, bare) for n in (1_000, 100_000)}
-    n_clouds = 3 * 3 + (1 if bare else 2)
+    n_clouds = 3 * len(VIEWS) + (1 if bare else 2)
     for rows, most in found.values():
-        assert most == 64 * (16 * 4 * n_clouds + 8 * (3 * 4 + 1))
+        assert most == 64 * (16 * 4 * n_clouds + 8 * (3 * (len(VIEWS) + 1) + 1))
         assert len(list(rows.clouds())) == n_clouds
     assert int(found[100_000][0].frequency_V.sum()) > 50 * int(found[1_000][0].frequency_V.sum())
 
@@ -175,7 +175,7 @@ def of_process(rank):
 def test_two_processes_watch_what_one_would(tmp_path):
     for of_rank in on_ranks(of_process, 2, tmp_path):
         for (clouds, frequency), (found, of_words) in zip(of_process(None), of_rank, strict=True):
-            assert len(found) == len(clouds) == 3 * 3 + 2
+            assert len(found) == len(clouds) == 3 * len(VIEWS) + 2
             assert torch.equal(of_words, frequency)
             for one, two in zip(clouds, found, strict=True):
                 for x, y in zip(one, two, strict=True):
