@@ -334,15 +334,18 @@ def _untrained(
 
 def _gain(score: str, base: Sequence[Run], first: Starts) -> Summary:
     """Gain of the baseline by fine-tuning, paired by seed; n = 0 unless its CI shows a gain."""
-    is_lower_better = score.partition("/")[2] in LOSSES or any(
-        run.mode == "min" and score in (run.monitor, run.twin) for run in base
-    )
-    sign = -1 if is_lower_better else 1
+    sign = -1 if is_lower_better(score, base) else 1
     pairs = [(run.scores, first[run.seed]) for run in base]
     gains = [end[score] - start[score] for end, start in pairs if score in end and score in start]
     summary = summarize(gains) if gains else NO_SEEDS
     bounds = (summary.low, summary.high)
     return summary if all(bound is not None and sign * bound > 0 for bound in bounds) else NO_SEEDS
+
+
+def is_lower_better(score: str, runs: Iterable[Run]) -> bool:
+    """Whether a score is a loss, or monitored by a task whose `mode` is min."""
+    monitored = (run.mode == "min" and score in (run.monitor, run.twin) for run in runs)
+    return score.partition("/")[2] in LOSSES or any(monitored)
 
 
 def _margin(study: Study, gain: Summary) -> float | None:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from isotrain.results.findings import Finding, finding
-from isotrain.results.frame import ALL, WITHOUT, Row, is_score
+from isotrain.results.frame import ALL, WITHOUT, Row, is_lower_better, is_score
 from isotrain.results.result import Result, cautions
 from isotrain.results.runs import Run
 from isotrain.results.series import sites_of
@@ -48,6 +49,7 @@ class TaskAnswer(NamedTuple):
     score: str
     isotropy_keys: list[CurveKey]
     lines: list[Line]
+    is_lower_better: bool = False
 
     @property
     def rows(self) -> list[Row]:
@@ -84,14 +86,14 @@ def is_equivalent(row: Row) -> bool:
     return row.p_tost is not None and row.p_tost < LEVEL
 
 
-def _order(line: Line) -> tuple[bool, bool, float]:
-    """The baseline first, then by difference; without one last."""
+def _order(line: Line, sign: int) -> tuple[bool, bool, float]:
+    """The baseline first, then by difference, the best first; without one last."""
     difference = math.nan if line.row.difference is None else line.row.difference
-    return not line.is_baseline, math.isnan(difference), -difference
+    return not line.is_baseline, math.isnan(difference), -sign * difference
 
 
 def task_answers(result: Result) -> list[TaskAnswer]:
-    """One answer per task: its methods with isotropy, baseline first, then by difference."""
+    """One answer per task: its methods with isotropy, baseline first, then the best."""
     answers, baseline = [], result.study.baseline
     for task in result.study.tasks:
         key, runs = task_score(result, task), [run for run in result.runs if run.task == task]
@@ -105,10 +107,11 @@ def task_answers(result: Result) -> list[TaskAnswer]:
             outcome = "" if is_baseline or not row.baseline else verdict(row)
             singles = scores if len(scores) < FEWEST_FOR_MEANS else []
             lines.append(Line(row, outcome, is_baseline, singles, means))
-        lines.sort(key=_order)
+        is_lower = is_lower_better(key, runs)
+        lines.sort(key=partial(_order, sign=-1 if is_lower else 1))
         method_lines = [line for line in lines if line.row.baseline]
         reference_lines = [line for line in lines if not line.row.baseline]
-        answers.append(TaskAnswer(task, key, curves, method_lines + reference_lines))
+        answers.append(TaskAnswer(task, key, curves, method_lines + reference_lines, is_lower))
     return answers
 
 

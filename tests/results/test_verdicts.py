@@ -129,6 +129,15 @@ def test_isotropy_and_the_scores_of_few_seeds_stand_beside_the_difference(n_seed
     assert len(PLACES) > 4, "some places are not in the answer"
 
 
+def test_the_best_is_first_where_lower_is_better():
+    rows = (base(), row("a", 0.03, 0.01), row("b", -0.03, 0.01))
+    runs = [Run("wic", "none", 0, {KEY: 0.7}, {KEY: 1400})]
+    for mode, order in (("max", "ab"), ("min", "ba")):
+        (answer,) = task_answers(content(*rows, runs=[runs[0]._replace(mode=mode)]))
+        assert [line.row.method for line in answer.lines] == ["none", *order]
+        assert answer.is_lower_better == (mode == "min")
+
+
 def test_a_reference_has_no_scores_of_a_method_of_its_name():
     runs = [Run("wic", "a", seed, {KEY: 0.7}, {KEY: 1400}) for seed in range(2)]
     (answer,) = task_answers(content(base(), base("a"), base("a", baseline="", n=0), runs=runs))
