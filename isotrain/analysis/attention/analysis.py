@@ -20,7 +20,6 @@ from isotrain.analysis.show import Frames, TableSpec
 from isotrain.analysis.types import Analysis, Part, PartResult, Record, Subject, analysis
 from isotrain.encoders.trial import padded_batch
 from isotrain.tasks.data.sources import Source
-from isotrain.tasks.text import unknown_token
 
 TARGETS = {  # targets of a token's attention, by offset or kind
     "itself": "itself",
@@ -161,7 +160,7 @@ class Attention(Analysis):
 
     def _measured(self, subject: Subject) -> PartResult:
         tokenizer = subject.encoder.tokenizer
-        unknown = unknown_token(tokenizer)
+        unknown = tokenizer.unk_token or "<unk>"
         sentences = read_corpus(subject.source, self.corpus, ["dev"], unknown)
         if not sentences:
             raise ValueError(f"analysis.corpus={self.corpus} has no dev split; use another")

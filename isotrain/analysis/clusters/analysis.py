@@ -34,7 +34,7 @@ from isotrain.metrics.lid import lid_estimate
 from isotrain.metrics.self_similarity import self_similarity
 from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source, load_split
-from isotrain.tasks.text import UNKNOWN, unknown_token
+from isotrain.tasks.text import UNKNOWN
 
 N_NAMED = 6  # tokens listed per cluster
 SAME = 1e-4  # relative distance below which embeddings are equal up to rounding
@@ -63,7 +63,7 @@ def read_texts(
     source, tokenizer = subject.source, subject.encoder.tokenizer
     rows = [row for split in splits for row in load_split(source, RUNNING[corpus], split)]
     raw_lines = (str(row["text"]).strip() for row in rows)
-    lines = [line.replace(UNKNOWN, unknown_token(tokenizer)) for line in raw_lines if line]
+    lines = [line.replace(UNKNOWN, tokenizer.unk_token or UNKNOWN) for line in raw_lines if line]
     chunks_CT, count_V = cut_chunks(tokenizer, lines, chunk)
     indices = hashed_order(len(chunks_CT), subject.seed)[: max(1, max_tokens // chunk)].numpy()
     return Texts(chunks_CT[indices], count_V)

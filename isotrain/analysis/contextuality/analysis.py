@@ -44,7 +44,6 @@ from isotrain.geometry.groups import (
 from isotrain.metrics.intra_sentence_similarity import sentence_cosines
 from isotrain.metrics.max_explainable_variance import max_explainable_variance
 from isotrain.tasks.data.sources import Source
-from isotrain.tasks.text import unknown_token
 
 N_SETS = 1000  # of random embeddings, for the baseline of explained variance
 Measures = dict[str, float | int]
@@ -244,7 +243,8 @@ class Contextuality(Analysis):
         yield Part("layers", lambda: self._layers(subject, draw(), base))
         if self.words or self.ranked_words:
             yield Part("words", lambda: self._words(subject, draw(), base))
-        has_cls = subject.encoder.tokenizer.cls_token_id is not None
+        tokenizer = subject.encoder.tokenizer
+        has_cls = tokenizer.cls_token_id in tokenizer("")["input_ids"]
         if has_cls and subject.encoder.n_blocks > 0:  # word vectors have none for it
             yield Part("cls", lambda: self._cls(subject, draw()))
 
@@ -294,7 +294,7 @@ class Contextuality(Analysis):
 
     def _encode_corpus(self, subject: Subject) -> _EncodedCorpus:
         tokenizer = subject.encoder.tokenizer
-        unknown = unknown_token(tokenizer)
+        unknown = tokenizer.unk_token or "<unk>"
         sentences = read_corpus(subject.source, self.corpus, self.splits, unknown)
         words = Words(tokenizer, punctuation=False)
         sample = draw_sentences(sentences, words, subject.max_length, subject.seed, self.max_rows)

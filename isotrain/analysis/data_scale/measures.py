@@ -347,9 +347,14 @@ def encoded(subject: Subject, examples: Examples) -> Encoded:
 def spans_of(tokens: Tokens, examples: Examples) -> tuple[Spans, np.ndarray]:
     """The tokens that reach into each vector's characters; the place `[V + 1]` of its span, or −1.
 
-    The last place is that of `NOWHERE`.
+    Of a whole text that `max_length` cut, the tokens that are left. The last place is that of
+    `NOWHERE`.
     """
-    spans = [overlapping(tokens, *characters) for characters in examples.span_V]
+    spans = []
+    for i, begin, end in examples.span_V:
+        is_text = (begin, end) == (0, len(examples.texts[i]))
+        left = min(end, int(tokens.offsets[i].max(initial=0))) if is_text else end
+        spans.append(overlapping(tokens, i, begin, left))
     has_span = np.array([span is not None for span in [*spans, None]])
     index_V = np.where(has_span, has_span.cumsum() - 1, NOWHERE)
     return Spans(*np.array([*filter(None, spans)], dtype=np.int64).reshape(-1, 3).T), index_V

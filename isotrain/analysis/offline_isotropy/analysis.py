@@ -55,6 +55,7 @@ from isotrain.metrics.partition import partition
 from isotrain.metrics.partition_null import gaussian_null
 from isotrain.results.row_bootstrap import SCORES
 from isotrain.results.statistics import wilson
+from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import Source, load_split
 
 Floats = NDArray[np.float64]
@@ -471,6 +472,11 @@ class OfflineIsotropy(Analysis):
     max_train: Annotated[int, Field(ge=10)] = 10_000
     l2: Annotated[float, Field(gt=0)] = 1e-3
 
+    def __post_init__(self) -> None:
+        """Add what gains are over."""
+        if NONE not in self.transforms:
+            self.transforms = (NONE, *self.transforms)
+
     def missing(self, source: Source) -> Sequence[str]:
         """Requested sets that the source lacks, or all if it has none; scikit-learn."""
         names, _, problems = present(source, self.sets, PLACES)
@@ -487,6 +493,11 @@ class OfflineIsotropy(Analysis):
         all_layers = range(subject.encoder.n_blocks + 1)
         presets = {"all": all_layers, "alternate": all_layers[subject.encoder.n_blocks % 2 :: 2]}
         layers = presets[self.layers] if isinstance(self.layers, str) else self.layers
+        if absent_layers := [k for k in layers if k not in all_layers]:
+            raise CannotRunError(
+                f"analysis.layers must be 0 (embeddings) to {subject.encoder.n_blocks}, got "
+                f"{absent_layers}"
+            )
         pairs, absent = readable_sets(subject.source, self.sets)
         records = [{"kind": "set left out", "set": n, "reason": why} for n, why in absent.items()]
         yield Part("sets", lambda: PartResult(records))

@@ -272,7 +272,9 @@ class StructureProbe(Analysis):
                 if name == "test":
                     record |= score
                 else:
-                    record |= {name: score["test"], "selectivity": record["test"] - score["test"]}
+                    both = record["test"], score["test"]
+                    difference = None if None in both else both[0] - both[1]
+                    record |= {name: score["test"], "selectivity": difference}
             records.append(record)
             if task == "pos":
                 keys = {"kind": "direction", "layer": layer}

@@ -55,7 +55,6 @@ from isotrain.metrics.outlier_dims import outlier_dims
 from isotrain.results.statistics import wilson
 from isotrain.tasks import wic
 from isotrain.tasks.data.sources import SPLITS, Source
-from isotrain.tasks.text import unknown_token
 
 
 def share_error(hit_N: Tensor, sentences_N: Tensor) -> float:
@@ -202,7 +201,8 @@ def _norms(encoder: Encoder) -> Iterator[tuple[float, int, str, Any]]:
     def norms_of(part: nn.Module) -> dict[str, nn.Module]:
         modules = {n: m for n, m in part.named_modules() if type(m).__name__.endswith(NORMS)}
         width = (encoder.width,)
-        return {n: m for n, m in modules.items() if getattr(m.weight, "shape", None) == width}
+        weights = {n: getattr(m, "weight", None) for n, m in modules.items()}  # OLMo's have none
+        return {n: m for n, m in modules.items() if getattr(weights[n], "shape", None) == width}
 
     seen: list[nn.Module] = []
     for layer, part in enumerate([encoder.embeddings, *encoder.blocks]):
@@ -432,7 +432,7 @@ class Tails(Analysis):
             )
 
     def _sentences(self, subject: Subject, split: str) -> list[str]:
-        unknown = unknown_token(subject.encoder.tokenizer)
+        unknown = subject.encoder.tokenizer.unk_token or "<unk>"
         return read_corpus(subject.source, self.corpus, [split], unknown)
 
     def _search(self, subject: Subject) -> Search:

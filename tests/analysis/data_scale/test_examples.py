@@ -140,6 +140,22 @@ def test_special_tokens_are_no_part_of_a_mean_and_cut_words_have_none(tagged, to
         assert sorted(place_V[place_V != NOWHERE]) == list(range(len(spans)))
 
 
+def test_a_text_that_was_cut_is_the_mean_of_what_is_left(encoder, subject_of):
+    long = "the old doctor called the lawyer"
+    rows = [{"sentence": long, "label": 0}, {"sentence": "dog", "label": 1}]
+    found = sentence_examples(Rows(train=rows, dev=rows[1:]), "sst2", 10, 10, 0)
+    own = encoded(subject_of(encoder, max_length=5), found)
+    (row,) = (n for n in range(2) if found.texts[found.vector_NJ[n, 0]] == long)
+    assert (own.facts["n_cut"], own.facts["n_absent"]) == (1, 0)
+    short = sentence_examples(
+        Rows(train=[{**rows[0], "sentence": "the old doctor"}, rows[1]], dev=rows[1:]),
+        *("sst2", 10, 10, 0),
+    )
+    (other,) = (n for n in range(2) if short.texts[short.vector_NJ[n, 0]] != "dog")
+    expected = encoded(subject_of(encoder, max_length=5), short).features([other])
+    np.testing.assert_allclose(own.features([row]), expected, atol=1e-6)
+
+
 def test_a_sentence_without_tokens_is_0_and_unknown_tokens_are_counted(tokenizer, subject_of):
     source = Rows(
         train=[{"sentence": NOTHING, "label": 0}, {"sentence": "dog \u4e2d\u56fd", "label": 1}],

@@ -11,6 +11,7 @@ from isotrain.analysis.offline_isotropy.analysis import OWN_POOLING, RECIPES, Of
 from isotrain.analysis.published import beside, read_published
 from isotrain.analysis.types import Outcome
 from isotrain.config.shipped import conf_folder
+from isotrain.runs.record import CannotRunError
 from isotrain.tasks.data.sources import LocalSource
 from tests.analysis import runs
 from tests.analysis.offline_isotropy.offline_rows import (
@@ -86,6 +87,13 @@ def test_a_set_and_layer_is_a_part(sets, subject):
     parts = OfflineIsotropy(**SMALL, sets=["stsb", "sst2"], layers=[0, 2]).parts(subject(sets))
     names = [f"{s}-layer_{n:02d}" for s in ("stsb", "sst2") for n in (0, 2)]
     assert [part.name for part in parts] == ["sets", *names]
+
+
+def test_gains_need_none_and_a_layer_has_to_be_there(sets, subject):
+    assert OfflineIsotropy(transforms=["mean"]).transforms == ("none", "mean")
+    for layer in (3, -1):
+        with pytest.raises(CannotRunError, match=rf"0 \(embeddings\) to 2, got \[{layer}\]"):
+            list(OfflineIsotropy(**SMALL, layers=[layer]).parts(subject(sets)))
 
 
 @pytest.mark.parametrize(("n_blocks", "layers"), [(2, [0, 2]), (3, [1, 3])])
