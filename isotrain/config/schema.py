@@ -70,7 +70,7 @@ class MonitorConfig:
     """Options of the isotropy monitor."""
 
     max_rows: int = number(1024, ge=2)
-    views: list[View] = field(default_factory=lambda: list(View))
+    views: list[View] = field(default_factory=lambda: list(View)[:3])
     every_steps: int = number(0, ge=0)
     map_rows: int = number(512, ge=0)
     headline: list[str] | None = None

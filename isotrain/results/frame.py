@@ -165,6 +165,8 @@ def _methods(
         method: {run.seed: run for run in method_runs if score in run.scores}
         for method, method_runs in runs_by_method.items()
     }
+    if not (any(scored.values()) or left_out):
+        return []
     base = scored[study.baseline]
     rows = []
     for method, method_runs in runs_by_method.items():

@@ -222,7 +222,7 @@ def test_states_that_are_not_those_of_transformers_are_rejected(name, said, toke
     ("rows", "options", "said"),
     [
         ("one text", {}, "list of texts"),
-        (None, {"views": ["last"]}, "views are some of"),
+        (None, {"views": ["first"]}, "views are some of"),
         (None, {"views": []}, "views are some of"),
         (None, {"metrics": ["scatter_ratio"]}, "labels"),
         (None, {"metrics": ["alignment"]}, "positives"),

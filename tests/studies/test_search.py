@@ -373,7 +373,7 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
     assert fake.main("status", str(folder)) == 0
     assert "search few: 3 trials, 3 complete\n" in capsys.readouterr().out
     assert fake.main("report", str(folder)) == 0
-    assert "To compare baseline, winner, on dev and test" in capsys.readouterr().out
+    assert "To compare baseline, winner over seeds" in capsys.readouterr().out
     assert fake.run("optimizer.lr=1") == 2
     assert "optimizer.lr: the space has its values; leave it out" in capsys.readouterr().err
     fake.failing["few", 0] = ValueError("no memory")
@@ -385,8 +385,8 @@ def test_a_search_runs_on_the_command_line(fake, capsys):
 @pytest.mark.parametrize(
     ("key", "options", "more", "message"),
     [
-        ("isotropy", ["none", "mean"], "", "To compare none, mean, on dev and test"),
-        ("data.batch_size", ["16"], "", "To compare baseline, winner, on dev and test"),
+        ("isotropy", ["none", "mean"], "", "To compare none, mean over seeds"),
+        ("data.batch_size", ["16"], "", "To compare baseline, winner over seeds"),
         ("data.batch_size", ["32"], "", NOTHING),  # the default
         ("freezing", ["only"], "freezing.patterns=[a]", NOTHING),  # only `only` has patterns
     ],
