@@ -319,7 +319,10 @@ class FineTuning(pl.LightningModule):
                 in_bar = name == self.task.monitor and stage != "holdout"
                 to_loggers = self._to_loggers
                 self.log(f"{stage}/{name}", value, in_bar, logger=to_loggers, sync_dist=True)
-            scores.reset()
+            with torch.inference_mode(
+                False
+            ):  # the next evaluation may be without, and add in place
+                scores.reset()
 
     def _counters(self, stage: str, kind: str = "counters") -> dict[str, Tensor]:
         """Counters of the layers, on the device: NCCL cannot send from the CPU.

@@ -179,3 +179,11 @@ def test_no_table_selection_or_record_has_a_score_of_equal_labels(
     found = [row.score for row in study_rows(study, [run]) if row.baseline]
     assert "test/spearman" in found
     assert "val/spearman" not in found
+
+
+def test_matthews_is_scored_within_training_and_after_it(composed, small, tmp_path):
+    """Lightning validates in inference mode outside `fit`, and without it inside."""
+    more = ("task=rte", "task.metrics=[matthews]", "metric=[]", f"output_dir={tmp_path}")
+    steps = ("trainer.max_steps=6", "trainer.val_check_interval=2", "threads=1")
+    scores, _, _ = finished(composed(*small, *more, *steps))
+    assert -1.0 <= scores["val/matthews"] <= 1.0

@@ -61,9 +61,10 @@ class CollapseMonitor(pl.Callback):
             return
         rows = all_gather(torch.cat(self._seen))
         if bool((rows[:, 1] != rows[0, 1]).any()):
-            key, value = MAJORITY, majority_share(rows[:, 2].long())
             if rows.shape[1] == 3:  # scores
                 key, value = SPREAD, spread(rows[:, 2], rows[:, 1])
+            else:
+                key, value = MAJORITY, majority_share(rows[:, 2].long())
             value = value.float().to(pl_module.device)
             pl_module.log(key, value, logger=False, sync_dist=True)
         self._write(trainer, "dev", rows)

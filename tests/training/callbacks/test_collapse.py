@@ -113,6 +113,15 @@ def test_a_correlation_that_is_not_defined_is_degenerate(composed, base, monkeyp
     assert result["scores"]["val/spearman"] is None
 
 
+def test_scores_below_minus_one_are_predictions_too(composed, base, monkeypatch):
+    monkeypatch.setattr(
+        Regression, "predictions", lambda self, x_BC: 4e3 * (x_BC[:, 0] - x_BC.mean())
+    )
+    result, _ = result_of(composed(*base, "task=stsb"))
+    assert not result["degenerate"]
+    assert result["scores"]["val/spread"] > 0
+
+
 @pytest.mark.parametrize(("name", "label"), [("stsb", "score"), ("rte", "label")])
 def test_predictions_are_not_collapsed_where_all_labels_are_equal(
     composed, base, write_fixture_data, tmp_path, name, label
