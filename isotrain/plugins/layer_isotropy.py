@@ -44,7 +44,7 @@ class LayerIsotropy:
         tokenizer: of the texts; not needed for tokenised examples.
         metrics: names of files in `isotrain.metrics` and functions `[N, D] -> scalar`, or functions
             by name.
-        views: of each layer: cls, tokens, mean.
+        views: of each layer: cls, tokens, mean; or last, the last token.
         max_rows: most embeddings per layer and view, max_rows·D·4 bytes each.
         labels: class or score of each text, for metrics that need them.
         batch_size: texts per forward pass.

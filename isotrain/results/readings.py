@@ -12,8 +12,10 @@ from isotrain.config.shipped import shipped
 from isotrain.runs.keys import metric_of
 
 TITLES = {  # of views
-    **{"cls": "first token (CLS)", "tokens": "tokens"},
-    **{"mean": "mean of tokens", "last": "last token"},
+    "cls": "first token (CLS)",
+    "tokens": "tokens",
+    "mean": "mean of tokens",
+    "last": "last token",
 }
 SIDE_TITLES = {"before": "layer input", "after": "output"}  # of a site; the head reads its output
 CAUSAL = "first token (causal: it sees nothing else)"

@@ -24,7 +24,7 @@ class SampledCloud:
     """One cloud, with ids, labels and tokens of its embeddings."""
 
     where: str  # layer_03, or a site
-    view: str  # cls, tokens, mean; before, after
+    view: str  # cls, tokens, mean, last; before, after
     x_ND: Tensor
     id_N: Tensor  # see row_ids
     label_N: Tensor  # class or score of each embedding's example
